@@ -28,6 +28,7 @@ mod proto_read;
 mod proto_roundtrip;
 mod safetensors;
 mod session;
+mod simplify;
 mod text_format;
 mod texts;
 mod value_files;
@@ -79,6 +80,7 @@ pub const PROPERTIES: &[Property] = &[
     property("programs", programs::check).share(4),
     property("parts", parts::check),
     property("session", session::check).share(4),
+    property("simplify", simplify::check).share(4),
 ];
 
 const fn property(name: &'static str, check: fn(&[u8])) -> Property {

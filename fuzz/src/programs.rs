@@ -104,7 +104,7 @@ struct Writer<'b> {
 /// Values that a node may read, with those of enclosing graphs.
 type Scope = Vec<(String, Kind)>;
 
-fn write_model(input: &[u8]) -> String {
+pub(crate) fn write_model(input: &[u8]) -> String {
     let mut writer = Writer { choices: input, names: 0, nodes: 0 };
     let inputs = [
         ("float", "n", "1.5", Kind::Number),

@@ -56,7 +56,7 @@ pub fn make(property: &Property) -> Result<Vec<Seed>, Failure> {
             [make_models(), vec![everything]].concat()
         }
         "operators" => vec![("any".to_string(), make_choices(0, |choice| choice as u8))],
-        "programs" | "parts" => make_programs(),
+        "programs" | "parts" | "simplify" => make_programs(),
         "session" => {
             let mut seeds = [make_models(), make_notation_models()?].concat();
             for (name, choices) in make_programs() {

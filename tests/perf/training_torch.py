@@ -74,6 +74,35 @@ def lstm(batch):
     return Sequence(), torch.randint(0, 1000, (batch, 32)), torch.randint(0, 10, (batch,))
 
 
+class Gated(nn.Module):
+    """Embeddings, two layers of GRU, and classes of the last step."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(1000, 128)
+        self.layers = nn.GRU(128, 256, 2, batch_first=True)
+        self.classes = nn.Linear(256, 10)
+
+    def forward(self, ids):
+        out, _ = self.layers(self.embed(ids))
+        return self.classes(out[:, -1])
+
+
+def gru(batch):
+    return Gated(), torch.randint(0, 1000, (batch, 32)), torch.randint(0, 10, (batch,))
+
+
+def small_bert(batch):
+    from transformers import BertConfig, BertForSequenceClassification
+
+    config = BertConfig(
+        hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024,
+        num_labels=3,
+    )  # fmt: skip
+    network = Scores(BertForSequenceClassification(config), False)
+    return network, torch.randint(0, 30000, (batch, 64)), torch.randint(0, 3, (batch,))
+
+
 def bert(batch):
     from transformers import BertConfig, BertForSequenceClassification
 
@@ -96,6 +125,8 @@ NETWORKS = {
     "resnet18": (lambda batch: images("resnet18", batch), 8, 1.2, 0.0002),
     "mobilenet_v3": (lambda batch: images("mobilenet_v3_large", batch), 8, None, 0.01),
     "lstm": (lstm, 8, None, 0.01),
+    "gru": (gru, 8, None, 0.01),
+    "small_bert": (small_bert, 8, None, 0.01),
     "bert_base": (bert, 4, 1.2, 0.01),
     "gpt2": (gpt2, 2, None, 0.01),
 }
@@ -302,15 +333,15 @@ def compare_times(name, program, directory, rounds, threads):
     network, x, labels = made(name)
     sides = [torch_step(network, x, labels), our_step(program, name, directory, x, labels, threads)]
     times = ([], [])
-    for round in range(rounds + 1):
+    for _ in range(rounds + 1):
         for side, step in enumerate(sides):
             start = time.perf_counter()
             step()
-            # The first step prepares memory.
-            if round > 0:
-                times[side].append(time.perf_counter() - start)
-    theirs, ours = map(statistics.median, times)
-    return {"torch": theirs, "ours": ours, "ratio": ours / theirs}
+            times[side].append(time.perf_counter() - start)
+    # The first step prepares memory.
+    theirs, ours = (statistics.median(side[1:]) for side in times)
+    first = [times[0][0] / theirs, times[1][0] / ours]
+    return {"torch": theirs, "ours": ours, "ratio": ours / theirs, "first": first}
 
 
 # A process is counted with what was resident when it was started, so a small one starts it.
@@ -330,8 +361,19 @@ def peak(command):
     return int(answer.split()[-1]) / 1024
 
 
+# Steps of ours in a process that does not import PyTorch.
+STEPS = """
+import sys, numpy, sardonyx
+model, data, threads = sys.argv[1:]
+trainer = sardonyx.Trainer(model, threads=int(threads), outputs=["loss"])
+batch = dict(numpy.load(data))
+for _ in range(3):
+    trainer.step(batch)
+"""
+
+
 def compare_memory(name, program, directory, threads):
-    """Each side takes three steps in a process of its own; ours is the command, without Python."""
+    """Each side takes three steps in a process of its own; ours is the command, and the package."""
     _, x, labels = made(name)
     data, state = directory / "batch.npz", directory / "state.npz"
     np.savez(data, **feeds(x, labels))
@@ -340,7 +382,8 @@ def compare_memory(name, program, directory, threads):
     ours += ["--state", state, "--threads", threads]
     theirs = [sys.executable, __file__, name, "--steps", "3", "--alone", "--program", program]
     theirs += ["--directory", directory, "--threads", threads]
-    return {"torch": peak(theirs), "ours": peak(ours)}
+    package = [sys.executable, "-c", STEPS, directory / f"{name}.sgd.onnx", data, threads]
+    return {"torch": peak(theirs), "ours": peak(ours), "package": peak(package)}
 
 
 def main():
@@ -389,7 +432,11 @@ def main():
             f"  step: {times['ours'] * 1000:.0f} ms, torch {times['torch'] * 1000:.0f} ms, "
             f"ratio {times['ratio']:.2f}" + (f" (bar {bar})" if bar else "")
         )
-        print(f"  peak: {memory['ours']:.0f} MB, torch {memory['torch']:.0f} MB")
+        print("  first step: {1:.1f} of the median, torch {0:.1f}".format(*times["first"]))
+        print(
+            f"  peak: {memory['ours']:.0f} MB, as a package {memory['package']:.0f} MB, "
+            f"torch {memory['torch']:.0f} MB"
+        )
         if gradients["missing"] or gradients["double"] > DOUBLE_TOLERANCE:
             failed.append(f"{name}: gradients")
         if any(ours > max(1e-4, 2 * theirs) for ours, theirs, *_ in steps.values()):

@@ -27,5 +27,6 @@ pub mod inline_case;
 pub mod outcome;
 pub mod round_trip;
 pub mod run_case;
+pub mod simplify_case;
 mod trials;
 pub mod workers;

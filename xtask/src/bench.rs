@@ -3,6 +3,7 @@
 
 mod builds;
 mod check;
+mod cliffs;
 mod commands;
 mod contest;
 mod convert;
@@ -12,6 +13,7 @@ mod io;
 mod kernels;
 mod models;
 mod python;
+mod simplify;
 mod text;
 mod threads;
 mod training;
@@ -28,6 +30,9 @@ pub(crate) enum Bench {
     Builds(builds::Builds),
     /// Time checking models against the onnx package, and check that both accept them.
     Check(contest::Task),
+    /// Time single operators of drawn attributes, shapes and types against ONNX Runtime, and name
+    /// those that lost speed since the stored table.
+    Cliffs(cliffs::Cliffs),
     /// Time commands as whole processes against the calls of the onnx package, or against opening
     /// the model alone.
     Commands(contest::Task),
@@ -48,6 +53,9 @@ pub(crate) enum Bench {
     Models(models::Models),
     /// Time calls from Python against onnxruntime, and check that the outputs agree.
     Python(python::Python),
+    /// Simplify real models by other tools and by us: nodes, bytes, time, memory, and whether
+    /// results agree in ONNX Runtime. Downloads 390 MB.
+    Simplify(simplify::Simplify),
     /// Time reading and printing the notation against the onnx package, and check that both find
     /// the same.
     Text(text::Text),
@@ -62,6 +70,7 @@ pub(crate) fn run(task: Bench) -> Result {
     match task {
         Bench::Builds(task) => builds::run(&task),
         Bench::Check(task) => check::run(&task),
+        Bench::Cliffs(task) => cliffs::run(&task),
         Bench::Commands(task) => commands::run(&task),
         Bench::Convert(task) => convert::run(&task),
         Bench::Devices(task) => devices::run(&task),
@@ -70,6 +79,7 @@ pub(crate) fn run(task: Bench) -> Result {
         Bench::Kernels(task) => kernels::run(&task),
         Bench::Models(task) => models::run(&task),
         Bench::Python(task) => python::run(&task),
+        Bench::Simplify(task) => simplify::run(&task),
         Bench::Text(task) => text::run(&task),
         Bench::Threads(task) => threads::run(&task),
         Bench::Training(task) => training::run(&task),

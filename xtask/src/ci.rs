@@ -33,7 +33,16 @@ const STEPS: &[Step] = &[
     // Without any feature: other crates of the workspace turn some on.
     step(
         "lint without features",
-        &["clippy", "-p", "sardonyx", "--all-targets", "--", "-D", "warnings"],
+        &[
+            "clippy",
+            "-p",
+            "sardonyx",
+            "--no-default-features",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
     ),
     step("tidy", &["xtask", "tidy"]),
     step("deny", &["xtask", "deny"]),
@@ -44,6 +53,22 @@ const STEPS: &[Step] = &[
     step("thresholds", &["xtask", "thresholds", "--check"]),
     step("requirements", &["xtask", "requirements", "--check"]),
     step("test", &["test", "--workspace"]),
+    // Answers of programs without families and formats. The crates below have these features in the
+    // workspace, so that only crates of the engine are built again.
+    step(
+        "test without features",
+        &[
+            "test",
+            "-p",
+            "sardonyx",
+            "--no-default-features",
+            "--features",
+            "ndarray,num-complex,serde",
+            "--test",
+            "integration",
+            "left_out",
+        ],
+    ),
     // Products have no spans, so crates that have them are built for this test.
     step("spans", &["test", "--workspace", "--features", "sardonyx/tracing", "--test", "spans"]),
     // Needs the command, which the tests have built.
@@ -93,6 +118,7 @@ const FULL: &[Step] = &[
     step("agreement", &["xtask", "agree"]).release(),
     step("models in packages", &["xtask", "packages", "models"]),
     step("packages", &["xtask", "packages", "programs"]),
+    step("features", &["xtask", "features"]),
     step("fuzz", &["xtask", "fuzz", "600"]),
     step("release", &["xtask", "release", "--dry-run"]),
 ];

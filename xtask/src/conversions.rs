@@ -56,6 +56,9 @@ pub(crate) fn run(task: &Conversions) -> Result {
     if !task.bodies {
         convert_all(task, &python)?;
     }
+    if !task.bodies && task.opset.is_empty() {
+        simplify_all(task)?;
+    }
     if task.filter.is_none() && task.opset.is_empty() {
         inline_all(task, &python)?;
     }
@@ -77,6 +80,15 @@ fn convert_all(task: &Conversions, python: &Path) -> Result {
         run_elsewhere(python, cases, &converted_directory(name))?;
     }
     Ok(())
+}
+
+/// Simplifies the backend cases: the same bits at `exact`, the outputs of the case at `close`.
+fn simplify_all(task: &Conversions) -> Result {
+    println!("\nsimplifications of the backend cases");
+    let mut command = Command::new(build_release("simplifications", &[])?);
+    command.current_dir(root()).arg(cases()?);
+    command.args(task.filter.as_ref().map(|text| format!("--filter={text}")));
+    shell::run(&mut command)
 }
 
 /// Draws calls of operators that are functions, inlines them, and converts each to one version.

@@ -4,6 +4,7 @@ mod agree;
 mod api;
 mod bench;
 mod ci;
+mod clients;
 mod commands;
 mod conformance;
 mod conversions;
@@ -13,9 +14,11 @@ mod deny;
 mod dependencies;
 mod devices;
 mod distributed;
+mod features;
 mod findings;
 mod formats;
 mod fuzz;
+mod generate;
 mod interop;
 mod isa;
 mod matrix;
@@ -65,6 +68,8 @@ enum Task {
     Bench(bench::Bench),
     /// Run what .ci/run runs, step by step.
     Ci,
+    /// Run programs that use the C interface of onnxruntime with our library.
+    Clients(clients::Clients),
     /// Write docs/commands.md, or check that it is up to date.
     Commands(commands::Commands),
     /// Run the backend cases of the onnx wheel and compare with the expectations.
@@ -81,6 +86,8 @@ enum Task {
     Coverage(coverage::Coverage),
     /// Run the examples of workers over MPI and Ray from Python, and the tests of workers.
     Distributed(distributed::Distributed),
+    /// Build the library with each of its features alone.
+    Features,
     /// Write docs/findings.md, or check that it is up to date.
     Findings(findings::Findings),
     /// Compare protobuf JSON and text format with those of the protobuf package.
@@ -89,6 +96,8 @@ enum Task {
     Full,
     /// Look for bytes that break a property of our readers.
     Fuzz(fuzz::Fuzz),
+    /// Compare texts, vectors and labels of models with random weights with transformers.
+    Generate(generate::Generate),
     /// Exchange files with the onnx package, ONNX Runtime, NumPy and safetensors.
     Interop(interop::Interop),
     /// Run the tests of kernels and engine under each instruction set.
@@ -144,9 +153,11 @@ fn run(task: Task) -> Result {
         Task::Api(task) => api::run(&task),
         Task::Bench(task) => bench::run(task),
         Task::Ci => ci::run(),
+        Task::Clients(task) => clients::run(&task),
         Task::Commands(task) => commands::run(&task),
         Task::Conformance(task) => conformance::run(&task),
         Task::Deny => deny::run(),
+        Task::Features => features::run(),
         Task::Devices(task) => devices::run(&task),
         Task::Conversions(task) => conversions::run(&task),
         Task::Copies(task) => copies::run(&task),
@@ -156,6 +167,7 @@ fn run(task: Task) -> Result {
         Task::Formats(task) => formats::run(&task),
         Task::Full => ci::run_full(),
         Task::Fuzz(task) => fuzz::run(&task),
+        Task::Generate(task) => generate::run(&task),
         Task::Interop(task) => interop::run(&task),
         Task::Isa(task) => isa::run(&task),
         Task::Matrix(task) => matrix::run(&task),

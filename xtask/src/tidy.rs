@@ -62,18 +62,28 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("sardonyx-ort", &["sardonyx"]),
-    ("sardonyx-cli", &["sardonyx"]),
-    ("sardonyx-python", &["sardonyx", "sardonyx-ort"]),
+    ("sardonyx-capi", &["sardonyx", "sardonyx-ort"]),
+    ("sardonyx-libonnxruntime", &["sardonyx-capi"]),
+    ("ort-sardonyx", &["sardonyx-capi"]),
+    ("sardonyx-generate", &["sardonyx"]),
+    ("sardonyx-cli", &["sardonyx", "sardonyx-generate"]),
+    ("sardonyx-python", &["sardonyx", "sardonyx-generate", "sardonyx-ort"]),
 ];
 /// The crate that programs use.
 const FRONT: &str = "sardonyx";
 /// Crates that products may name: the front, and what products share over it.
-const SHARED: &[&str] = &[FRONT, "sardonyx-ort"];
+const SHARED: &[&str] = &[FRONT, "sardonyx-generate", "sardonyx-ort"];
 const MAY_USE_ALL: &[&str] = &["xtask", "sardonyx-tests", "sardonyx-fuzz"];
 
 /// Crates of shipped programs. They use the library like every program: manifests and sources
 /// name no other crate of ours.
-const PRODUCTS: &[&str] = &["crates/cli/src", "crates/python/src", "crates/ort/src"];
+const PRODUCTS: &[&str] = &[
+    "crates/cli/src",
+    "crates/generate/src",
+    "crates/python/src",
+    "crates/ort/src",
+    "crates/capi/src",
+];
 
 /// The only places for `unsafe`.
 const UNSAFE_PLACES: &[&str] = &[
@@ -82,6 +92,9 @@ const UNSAFE_PLACES: &[&str] = &[
     "crates/gemm/",
     "crates/kernels/",
     "crates/tensor/",
+    "crates/capi/",
+    "crates/libonnxruntime/",
+    "crates/ort-sardonyx/src/lib.rs",
     "crates/devices/src/mpi/library.rs",
     "crates/python/src/session/memory",
     "crates/sardonyx/src/large_pages.rs",

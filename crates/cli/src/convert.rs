@@ -86,14 +86,9 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
             return args.report_refusals(&model, &refusals, terminal);
         }
         Err(EditError::Invalid(result)) => {
-            let command = invalid::Command {
-                arg: &args.model,
-                saving: &args.saving,
-                invalid: &args.invalid,
-                target,
-                answer: args.make_empty_answer(),
-            };
-            return command.finish(*result, terminal);
+            let command = args.invalid.make_command(&args.model, &args.saving, SCHEMA);
+            let command = command.with_answer(args.make_empty_answer());
+            return command.finish(*result, target, terminal);
         }
         Err(error) => return Err(Failure::new(error.to_string()).at(args.model.name())),
     };

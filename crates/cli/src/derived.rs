@@ -49,9 +49,8 @@ impl Command<'_> {
                 return report_refusals(model, &name, &findings, answer, terminal);
             }
             Err(EditError::Invalid(result)) => {
-                let target = Some(target);
-                let command = invalid::Command { arg, saving, invalid, target, answer };
-                return command.finish(*result, terminal);
+                let command = invalid.make_command(arg, saving, schema).with_answer(answer);
+                return command.finish(*result, Some(target), terminal);
             }
             Err(error) => return Err(Failure::new(error.to_string()).at(name)),
         };

@@ -159,13 +159,15 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
     if args.json {
         let lines: Vec<&str> = text.lines().collect();
         let facts = plan.facts();
-        let refused =
-            plan.not_honored.iter().map(|note| json!({"tensor": note.tensor, "reason": note.why}));
+        let refused = plan
+            .not_honored()
+            .iter()
+            .map(|note| json!({"tensor": note.tensor, "reason": note.why}));
         let answer = json!({
             "schema": DEVICES_SCHEMA,
             "model": model.name(),
-            "configuration": plan.configuration,
-            "devices": plan.devices,
+            "configuration": plan.configuration(),
+            "devices": plan.devices(),
             "moves": facts.moves,
             "bytes": plan.bytes(),
             "nodes_in_parts": facts.in_parts,

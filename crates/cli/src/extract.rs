@@ -84,14 +84,8 @@ pub(crate) fn extract(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
     let (mut part, report) = match model.extract(&args.build_options()) {
         Ok(extracted) => extracted,
         Err(EditError::Invalid(result)) => {
-            let command = invalid::Command {
-                arg: &args.model,
-                saving: &args.saving,
-                invalid: &args.invalid,
-                target: Some(target),
-                answer: json!({"schema": SCHEMA, "model": args.model.name()}),
-            };
-            return command.finish(*result, terminal);
+            let command = args.invalid.make_command(&args.model, &args.saving, SCHEMA);
+            return command.finish(*result, Some(target), terminal);
         }
         Err(refusal) => return Err(explain_refusal(refusal)),
     };

@@ -19,11 +19,11 @@ use crate::terminal::Terminal;
 use crate::{machine, nodes};
 
 /// Show versions, inputs, outputs, operators and metadata of a model, and which operators cannot
-/// run; or list its nodes
+/// run; or list its nodes. A directory of a language model or encoder is summarized as a whole
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// ONNX file, binary or text, or - for stdin
+    /// ONNX file, binary or text, or - for stdin; or a directory as it lies on a hub
     #[arg(value_name = "MODEL", required_unless_present = "machine")]
     path: Option<PathBuf>,
     #[command(flatten)]
@@ -48,6 +48,10 @@ pub(crate) fn info(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let Some(path) = args.path.clone() else {
         return machine::print_machine(args.json, terminal);
     };
+    #[cfg(feature = "generate")]
+    if path.is_dir() {
+        return crate::directory::print_directory(&path, args.json, terminal);
+    }
     let arg = ModelArg { path, limits: args.limits.clone() };
     if args.nodes.is_wanted() {
         return nodes::list_nodes(&args.nodes, &arg, args.json, terminal);

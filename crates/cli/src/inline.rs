@@ -73,14 +73,8 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
             return Ok(Verdict::Findings);
         }
         Err(EditError::Invalid(result)) => {
-            let command = invalid::Command {
-                arg: &args.model,
-                saving: &args.saving,
-                invalid: &args.invalid,
-                target: Some(target),
-                answer: json!({"schema": SCHEMA, "model": args.model.name()}),
-            };
-            return command.finish(*result, terminal);
+            let command = args.invalid.make_command(&args.model, &args.saving, SCHEMA);
+            return command.finish(*result, Some(target), terminal);
         }
         Err(refusal) => return Err(args.explain_refusal(&original, refusal)),
     };

@@ -25,31 +25,48 @@ pub(crate) struct Args {
     keep_invalid: bool,
 }
 
+impl Args {
+    /// Makes the report of a command whose JSON answer has the name of its schema and the model.
+    pub(crate) fn make_command<'a>(
+        &'a self,
+        arg: &'a ModelArg,
+        saving: &'a saving::Args,
+        schema: &str,
+    ) -> Command<'a> {
+        let answer = json!({"schema": schema, "model": arg.name()});
+        Command { arg, saving, invalid: self, answer }
+    }
+}
+
 /// Command that produced an invalid model, with the data to report the errors.
 pub(crate) struct Command<'a> {
-    pub(crate) arg: &'a ModelArg,
-    pub(crate) saving: &'a saving::Args,
-    pub(crate) invalid: &'a Args,
-    /// File or stdout that the invalid model was to be written to; `None` if the command writes no
-    /// model.
-    pub(crate) target: Option<saving::Target>,
+    arg: &'a ModelArg,
+    saving: &'a saving::Args,
+    invalid: &'a Args,
     /// JSON answer of the command, without the errors and the written files.
-    pub(crate) answer: Value,
+    answer: Value,
 }
 
 impl Command<'_> {
-    /// Reports the errors of the edited model that the input model does not have. Writes the edited
-    /// model only with `--keep-invalid`.
+    /// Replaces the JSON answer, which lacks the errors and the written files.
+    pub(crate) fn with_answer(self, answer: Value) -> Self {
+        Command { answer, ..self }
+    }
+
+    /// Reports the errors of the edited model that the input model does not have. With
+    /// `--keep-invalid`, writes the edited model to `target`, which is `None` if the command writes
+    /// no model.
     pub(crate) fn finish(
         self,
         result: InvalidResult,
+        target: Option<saving::Target>,
         terminal: &Terminal,
     ) -> Result<Verdict, Failure> {
         let errors = result.errors().clone();
         let renderings: Vec<String> =
             errors.listed.iter().map(|error| render_error(&result, error)).collect();
         let mut saved = None;
-        if let Some(target) = self.target.filter(|_| self.invalid.keep_invalid) {
+        if let Some(target) = target.filter(|_| self.invalid.keep_invalid) {
             let options = SaveOptions::new();
             let model = result.model();
             let keep = Weights::Keep;

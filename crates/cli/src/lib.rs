@@ -13,6 +13,8 @@ mod bench;
 mod cat;
 mod check;
 mod classes;
+#[cfg(feature = "generate")]
+mod classify;
 mod compare;
 mod completions;
 mod convert;
@@ -22,15 +24,22 @@ mod derived;
 mod devices;
 mod diff;
 mod differentiate;
+#[cfg(feature = "generate")]
+mod directory;
+#[cfg(feature = "generate")]
+mod embed;
 mod escape;
 mod expect;
 mod explain_model;
 mod externalize;
 mod extract;
 mod failure;
+mod features;
 mod files;
 mod filling;
 mod fmt;
+#[cfg(feature = "generate")]
+mod generate;
 mod graph;
 mod hash;
 mod human;
@@ -68,6 +77,7 @@ mod session;
 mod set;
 mod shard;
 mod show;
+mod simplify;
 mod stats;
 mod steps;
 mod stopping;
@@ -75,6 +85,8 @@ mod stored_tensors;
 mod strip;
 mod symbols;
 mod terminal;
+#[cfg(feature = "generate")]
+mod texts;
 mod timing;
 mod train;
 mod types;
@@ -112,6 +124,12 @@ enum Command {
     Run(run::Args),
     Bench(bench::Args),
     Profile(profile::Args),
+    #[cfg(feature = "generate")]
+    Generate(Box<generate::Args>),
+    #[cfg(feature = "generate")]
+    Embed(Box<embed::Args>),
+    #[cfg(feature = "generate")]
+    Classify(Box<classify::Args>),
     Train(train::Args),
     AddTraining(add_training::Args),
     Differentiate(differentiate::Args),
@@ -122,6 +140,13 @@ enum Command {
     Save(save::Args),
     Set(set::Args),
     Strip(strip::Args),
+    Simplify(simplify::Args),
+    /// Simplify a model, with the arguments of the command `onnxslim`
+    #[command(hide = true)]
+    Slim(simplify::SlimArgs),
+    /// Simplify a model, with the arguments of the command `onnxsim`
+    #[command(hide = true)]
+    Sim(simplify::SlimArgs),
     Inline(inline::Args),
     Extract(Box<extract::Args>),
     Reduce(reduce::Args),
@@ -134,6 +159,7 @@ enum Command {
     Diff(diff::Args),
     Compare(compare::Args),
     Hash(hash::Args),
+    Features(features::Args),
     Ops(ops::Args),
     Graph(graph::Args),
     Completions(completions::CompletionArgs),
@@ -177,6 +203,12 @@ pub fn run_command() -> ExitCode {
             Command::Run(args) => run::run(&args, &terminal),
             Command::Bench(args) => to_verdict(bench::bench(&args, &terminal)),
             Command::Profile(args) => to_verdict(profile::profile(&args, &terminal)),
+            #[cfg(feature = "generate")]
+            Command::Generate(args) => to_verdict(generate::generate(&args, &terminal)),
+            #[cfg(feature = "generate")]
+            Command::Embed(args) => to_verdict(embed::embed(&args, &terminal)),
+            #[cfg(feature = "generate")]
+            Command::Classify(args) => to_verdict(classify::classify(&args, &terminal)),
             Command::Train(args) => to_verdict(train::train(&args, &terminal)),
             Command::AddTraining(args) => add_training::add_training(&args, &terminal),
             Command::Differentiate(args) => differentiate::differentiate(&args, &terminal),
@@ -193,11 +225,14 @@ pub fn run_command() -> ExitCode {
             Command::Infer(args) => infer::infer(&args, &terminal),
             Command::Cost(args) => to_verdict(cost::cost(&args, &terminal)),
             Command::Strip(args) => strip::strip(&args, &terminal),
+            Command::Simplify(args) => simplify::simplify(&args, &terminal),
+            Command::Slim(args) | Command::Sim(args) => simplify::slim(&args, &terminal),
             Command::Inline(args) => inline::inline(&args, &terminal),
             Command::Extract(args) => extract::extract(&args, &terminal),
             Command::Reduce(args) => reduce::reduce(&args, &terminal),
             Command::Shard(args) => shard::shard(&args, &terminal),
             Command::Hash(args) => to_verdict(hash::hash(&args, &terminal)),
+            Command::Features(args) => to_verdict(features::features(&args, &terminal)),
             Command::Graph(args) => to_verdict(graph::graph(&args, &terminal)),
             Command::Completions(args) => {
                 to_verdict(completions::completions(&args, Cli::command()))
@@ -247,12 +282,14 @@ mod tests {
     fn every_command_has_a_page_with_its_options() {
         let pages = crate::completions::render_pages(super::Cli::command()).unwrap();
         let commands = super::Cli::command();
-        assert_eq!(pages.len(), commands.get_subcommands().count() + 1);
+        let visible: Vec<&clap::Command> =
+            commands.get_subcommands().filter(|command| !command.is_hide_set()).collect();
+        assert_eq!(pages.len(), visible.len() + 1);
         let page = |name: &str| {
             let (_, page) = pages.iter().find(|(found, _)| found == name).unwrap();
             String::from_utf8(page.clone()).unwrap()
         };
-        for command in commands.get_subcommands() {
+        for command in visible {
             let page = page(&format!("sardonyx-{}", command.get_name()));
             for option in command.get_arguments().filter_map(clap::Arg::get_long) {
                 let option = format!("\\-\\-{}", option.replace('-', "\\-"));

@@ -88,14 +88,8 @@ pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     if let Some(before) = before
         && let Err(result) = model.check_edits(&before, JobKind::Set, &edits)
     {
-        let command = invalid::Command {
-            arg: &args.model,
-            saving: &args.saving,
-            invalid: &args.invalid,
-            target: Some(target),
-            answer: json!({"schema": SCHEMA, "model": args.model.name()}),
-        };
-        return command.finish(*result, terminal);
+        let command = args.invalid.make_command(&args.model, &args.saving, SCHEMA);
+        return command.finish(*result, Some(target), terminal);
     }
     let options = SaveOptions::new();
     let saved = args.saving.save(&args.model, &model, options, Weights::Keep, target, terminal)?;

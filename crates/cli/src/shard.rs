@@ -78,12 +78,13 @@ const SCHEMA: &str = "sardonyx.shard/1";
 /// Runs `sardonyx shard`: annotates a model for several devices, or writes a model for each device.
 pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let model = args.model.open()?;
+    let command = args.invalid.make_command(&args.model, &args.saving, SCHEMA);
     let Some(devices) = args.devices else {
         let written = local::write_ranks(args, &model, args.configuration.as_deref(), terminal)?;
         let written = match written {
             Ok(written) => written,
             Err(local::Invalid { result, target }) => {
-                return args.make_invalid_command(Some(target)).finish(result, terminal);
+                return command.finish(result, Some(target), terminal);
             }
         };
         if args.saving.json {
@@ -119,7 +120,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         Ok(annotated) => annotated,
         Err(error) => {
             return match error.invalid_result() {
-                Some(result) => args.make_invalid_command(target).finish(result.clone(), terminal),
+                Some(result) => command.finish(result.clone(), target, terminal),
                 None => Err(error.into()),
             };
         }
@@ -136,7 +137,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         None => match local::write_ranks(args, &annotated, Some(&name), terminal)? {
             Ok(written) => local = Some(written),
             Err(local::Invalid { result, target }) => {
-                return args.make_invalid_command(Some(target)).finish(result, terminal);
+                return command.finish(result, Some(target), terminal);
             }
         },
     }
@@ -180,17 +181,6 @@ impl Args {
             (true, _) => Division::Pipeline,
             (_, true) => Division::Batch,
             _ => Division::Tensor,
-        }
-    }
-
-    /// Returns the command that reports an invalid model, which was to be written to `target`.
-    fn make_invalid_command(&self, target: Option<saving::Target>) -> invalid::Command<'_> {
-        invalid::Command {
-            arg: &self.model,
-            saving: &self.saving,
-            invalid: &self.invalid,
-            target,
-            answer: json!({"schema": SCHEMA, "model": self.model.name()}),
         }
     }
 }

@@ -66,14 +66,8 @@ pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let report = match model.strip(&options) {
         Ok(report) => report,
         Err(EditError::Invalid(result)) => {
-            let command = invalid::Command {
-                arg: &args.model,
-                saving: &args.saving,
-                invalid: &args.invalid,
-                target: Some(target),
-                answer: json!({"schema": SCHEMA, "model": args.model.name()}),
-            };
-            return command.finish(*result, terminal);
+            let command = args.invalid.make_command(&args.model, &args.saving, SCHEMA);
+            return command.finish(*result, Some(target), terminal);
         }
         Err(error) => return Err(sardonyx::Error::from(error).into()),
     };

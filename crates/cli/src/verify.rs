@@ -1,4 +1,5 @@
-//! `convert --verify`: comparison of a model with the converted one, by running both.
+//! `convert --verify` and `simplify --verify`: comparison of a model with the changed one, by
+//! running both.
 
 use sardonyx::Model;
 use sardonyx::check::{FailedRun, Verified, VerifyOptions};

@@ -184,3 +184,26 @@ fn a_model_is_checked_and_converted() -> Result {
     // end
     Ok(())
 }
+
+/// Appears in docs/generating.md.
+#[cfg(feature = "generate")]
+#[test]
+fn directories_give_texts_and_vectors() -> Result {
+    at_the_top();
+    // begin
+    use sardonyx_generate::{EmbedOptions, Embedder, Generator, Message};
+
+    let generator = Generator::open("tests/generate/tiny-gpt2")?;
+    let mut options = generator.options();
+    options.max_new_tokens = Some(8);
+    let prompt = generator.encode_chat(&[Message::new("user", "Hello")])?;
+    for piece in generator.stream(&prompt, &options)? {
+        print!("{}", piece?.text);
+    }
+
+    let embedder = Embedder::open("tests/generate/tiny-bert")?;
+    let vectors = embedder.embed(&["one", "two"], &EmbedOptions::default())?;
+    assert_eq!(vectors.len(), 2);
+    // end
+    Ok(())
+}

@@ -31,6 +31,7 @@ const SUITES: &[(&str, &[&str])] = &[
     ("reduce", &["onnxtxt"]),
     // Models whose inputs have default values, with the outputs of a run.
     ("run", &["onnxtxt", "txtpb"]),
+    ("simplify", &["onnxtxt"]),
     ("text", &["onnxtxt"]),
 ];
 

@@ -235,3 +235,63 @@ fn children(process: &Child) -> Vec<String> {
     let listed = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
     listed.unwrap_or_default().split_whitespace().map(str::to_string).collect()
 }
+
+/// Rows and columns of the matrices of [`write_products`]: each half has 1.1 MiB, more than half of
+/// a huge page.
+#[cfg(target_os = "linux")]
+const SIDE: usize = 768;
+
+/// Writes a model of products with `count` constant matrices, in pairs, for two devices.
+#[cfg(target_os = "linux")]
+fn write_products(files: &Files, count: usize) -> String {
+    let bytes = SIDE * SIDE * size_of::<f32>();
+    let numbers = (0..count * SIDE * SIDE).map(|index| (index % 251) as f32 / 1000.0 - 0.125);
+    let numbers: Vec<u8> = numbers.flat_map(f32::to_le_bytes).collect();
+    fs::write(files.path("weights.bin"), numbers).unwrap();
+    let weights = (0..count).map(|number| {
+        let offset = number * bytes;
+        format!(
+            "float[{SIDE}, {SIDE}] w{number} = \
+             [\"location\": \"weights.bin\", \"offset\": \"{offset}\", \"length\": \"{bytes}\"]"
+        )
+    });
+    let weights: Vec<String> = weights.collect();
+    let products = (0..count).map(|number| {
+        let next = number + 1;
+        format!("p{next} = MatMul (x{number}, w{number})  x{next} = Tanh (p{next})\n")
+    });
+    let text = format!(
+        "<ir_version: 10, opset_import: [\"\": 21]>\n\
+         products (float[N, {SIDE}] x0) => (float[N, {SIDE}] x{count})\n<{}>\n{{ {} }}",
+        weights.join(",\n"),
+        products.collect::<String>()
+    );
+    let [whole, model] = ["whole.onnxtxt", "model.onnx"].map(|name| files.path(name));
+    fs::write(&whole, text).unwrap();
+    sardonyx(&["shard", &whole, "--devices", "2", "-o", &model]).good();
+    model
+}
+
+/// Measures the peak memory of the first of two processes, in MiB, that run such a model.
+#[cfg(target_os = "linux")]
+fn measure_peak(files: &Files, count: usize) -> f64 {
+    let model = write_products(files, count);
+    let bench = ["bench", &model, "--devices", "--processes", "2", "--threads", "1"];
+    let runs = ["--runs", "1", "--set", "N=1", "--json"];
+    let answer = sardonyx(&[&bench[..], &runs].concat()).good();
+    let json: Value = serde_json::from_str(&answer).unwrap();
+    json["rss_peak_mb"].as_f64().unwrap()
+}
+
+/// Checks that a process of two takes little more memory for weights than its half of them: neither
+/// the file's pages nor huge pages that a part fills in part stay resident.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_process_holds_its_part_of_the_weights() {
+    let files = Files::new(&[]);
+    let (few, many) = (measure_peak(&files, 2), measure_peak(&files, 34));
+    let weights = (32 * SIDE * SIDE * size_of::<f32>()) as f64 / f64::from(1 << 20);
+    let share = (many - few) / weights;
+    assert!(share < 0.6, "{few} MiB, {many} MiB: {share:.2} of the weights");
+    assert!(share > 0.4, "the weights are not held: {few} MiB, {many} MiB");
+}

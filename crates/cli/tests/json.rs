@@ -281,7 +281,9 @@ fn failures_among_several_files_are_entries() {
     ]);
     let (good, broken, absent) =
         (files.path("good.onnx"), files.path("broken.onnxtxt"), files.path("absent.onnx"));
-    for (command, list) in [("check", "files"), ("scan", "files"), ("hash", "hashes")] {
+    for (command, list) in
+        [("check", "files"), ("scan", "files"), ("hash", "hashes"), ("features", "models")]
+    {
         let answer = sardonyx(&[command, &broken, &good, &absent, "--json"]);
         assert_eq!(answer.code, Some(2), "{command}");
         let found = value(&answer, command);

@@ -12,6 +12,7 @@ mod edits;
 mod engine;
 mod expect;
 mod externalize;
+mod features;
 mod filling;
 mod graph;
 mod hash;

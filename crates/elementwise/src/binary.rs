@@ -1,7 +1,7 @@
 //! Arithmetic on two operands with broadcasting.
 
 use super::broadcast::{BLOCK, Operand, Strided, Way, gathered, row_of_two};
-use super::halves::{narrow, widen};
+use super::halves;
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::number::{Arith, Math, Number};
@@ -371,11 +371,15 @@ impl BinaryElement for f64 {
     }
 }
 
-/// Halves are widened block by block and go through the loops of floats.
+/// Halves are widened in registers where instructions do all of an operation. Else they are widened
+/// block by block and go through the loops of floats.
 macro_rules! halves {
     ($($t:ty),*) => { $(
         impl BinaryElement for $t {
             fn row(level: Level, op: Binary, a: Operand<'_, $t>, b: Operand<'_, $t>, out: &mut [$t]) {
+                if halves::row(level, op, a, b, out) {
+                    return;
+                }
                 let (side, x, other) = match (a, b) {
                     (Operand::Slice(a), b) => (Side::Left, a, b),
                     (a, Operand::Slice(b)) => (Side::Right, b, a),
@@ -392,19 +396,16 @@ macro_rules! halves {
             }
 
             fn row_in_place(level: Level, op: Binary, side: Side, a: &mut [$t], b: Operand<'_, $t>) {
+                if halves::row_in_place(level, op, side == Side::Right, a, b) {
+                    return;
+                }
                 let (mut wide_a, mut wide_b) = ([0.0; BLOCK], [0.0; BLOCK]);
                 for (i, a) in a.chunks_mut(BLOCK).enumerate() {
-                    let (wide_a, wide_b) = (&mut wide_a[..a.len()], &mut wide_b[..a.len()]);
-                    widen(level, a, wide_a);
-                    let b = match b {
-                        Operand::Constant(b) => Operand::Constant(b.widen()),
-                        Operand::Slice(b) => {
-                            widen(level, &b[i * BLOCK..][..wide_b.len()], wide_b);
-                            Operand::Slice(&*wide_b)
-                        }
-                    };
+                    let wide_a = &mut wide_a[..a.len()];
+                    <$t>::widen_all(level, a, wide_a);
+                    let b = b.part(i * BLOCK, a.len()).widen(level, &mut wide_b);
                     f32::row_in_place(level, op, side, wide_a, b);
-                    narrow(level, wide_a, a);
+                    <$t>::narrow_all(level, wide_a, a);
                 }
             }
         }

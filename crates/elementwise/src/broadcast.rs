@@ -4,6 +4,9 @@
 //! every case into rows whose operands are contiguous or constant. Operands that step otherwise are
 //! copied to a small block on the stack, so loops only ever see contiguous or constant operands.
 
+use sardonyx_simd::Level;
+use sardonyx_simd::number::Number;
+
 /// Limit: most dims, after merging, that kernels with strides accept. Merging needs at most the
 /// rank of the tensors.
 pub const MAX_RANK: usize = 32;
@@ -300,6 +303,27 @@ impl<T: Copy> Operand<'_, T> {
         match self {
             Operand::Slice(x) => Operand::Slice(&x[start..][..len]),
             Operand::Constant(x) => Operand::Constant(*x),
+        }
+    }
+}
+
+impl<'a, T: Number> Operand<'a, T> {
+    /// Widens the elements, at most [`BLOCK`], into `block`, but for a type that computes in
+    /// itself.
+    pub(crate) fn widen<'b>(&self, level: Level, block: &'b mut [T::Wide]) -> Operand<'b, T::Wide>
+    where
+        'a: 'b,
+    {
+        match *self {
+            Operand::Constant(x) => Operand::Constant(x.widen()),
+            Operand::Slice(x) => Operand::Slice(match T::as_wide(x) {
+                Some(x) => x,
+                None => {
+                    let block = &mut block[..x.len()];
+                    T::widen_all(level, x, block);
+                    block
+                }
+            }),
         }
     }
 }

@@ -54,19 +54,40 @@ pub fn compare<T: Number>(
     let &Exec { pool, isa, .. } = exec;
     let level = Level::new(isa);
     rows(pool, dims, a, b, out, |a, b, out| {
-        macro_rules! run {
-            ($holds:ident) => {
-                T::run(level, Row::<_, _, $holds> { a, b, out, op: $holds })
-            };
+        if const { size_of::<T>() == size_of::<T::Wide>() } {
+            return compare_row(level, op, a, b, out);
         }
-        match op {
-            Compare::Equal => run!(Equal),
-            Compare::Less => run!(Less),
-            Compare::LessOrEqual => run!(LessOrEqual),
-            Compare::Greater => run!(Greater),
-            Compare::GreaterOrEqual => run!(GreaterOrEqual),
+        // Narrow floats go through the loops of wide ones.
+        let (mut wide_a, mut wide_b) = ([T::Wide::ZERO; BLOCK], [T::Wide::ZERO; BLOCK]);
+        for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+            let (start, n) = (i * BLOCK, out.len());
+            let a = a.part(start, n).widen(level, &mut wide_a);
+            let b = b.part(start, n).widen(level, &mut wide_b);
+            compare_row(level, op, a, b, out);
         }
     })
+}
+
+/// Compares the elements of a row.
+fn compare_row<T: Number>(
+    level: Level,
+    op: Compare,
+    a: Operand<'_, T>,
+    b: Operand<'_, T>,
+    out: &mut [u8],
+) {
+    macro_rules! run {
+        ($holds:ident) => {
+            T::run(level, Row::<_, _, $holds> { a, b, out, op: $holds })
+        };
+    }
+    match op {
+        Compare::Equal => run!(Equal),
+        Compare::Less => run!(Less),
+        Compare::LessOrEqual => run!(LessOrEqual),
+        Compare::Greater => run!(Greater),
+        Compare::GreaterOrEqual => run!(GreaterOrEqual),
+    }
 }
 
 /// `out = op(a, b)` on booleans given as bytes, any non-zero byte being true; `out` holds 0 and 1.
@@ -227,6 +248,22 @@ fn copy_operand<T: Copy>(x: Operand<'_, T>, out: &mut [T]) {
 /// Both operands are read for every element, without a test of bounds in between: vectors do that.
 #[inline(always)]
 fn choose<T: Copy>(flags: &[u8], out: &mut [T], a: &[T], b: &[T]) {
+    if const { size_of::<T>() == size_of::<u16>() } {
+        // As integers: pairs of bytes do not become vectors.
+        let n = flags.len().min(out.len()).min(a.len()).min(b.len());
+        let (out, a, b) = (out.as_mut_ptr().cast::<u16>(), a.as_ptr(), b.as_ptr());
+        for (i, flag) in flags.iter().enumerate().take(n) {
+            // SAFETY: the slices have `n` elements of two bytes, which may lie at any address.
+            unsafe {
+                let (a, b) = (
+                    a.cast::<u16>().add(i).read_unaligned(),
+                    b.cast::<u16>().add(i).read_unaligned(),
+                );
+                out.add(i).write_unaligned(if *flag != 0 { a } else { b });
+            }
+        }
+        return;
+    }
     for (((out, flag), a), b) in out.iter_mut().zip(flags).zip(a).zip(b) {
         let (a, b) = (*a, *b);
         *out = if *flag != 0 { a } else { b };

@@ -1,168 +1,220 @@
-//! Halves to floats and back, block by block: operations on halves are those on floats in between.
+//! Arithmetic on floats of 16 bits in vectors: operands are widened in registers and results
+//! rounded there, so that memory only sees 16 bits.
+//!
+//! Kernels that compute in floats have whole slices widened and rounded.
 
-use half::{bf16, f16};
-
+use sardonyx_simd::chunks::fill;
+use sardonyx_simd::halves::Half;
 use sardonyx_simd::number::Number;
-use sardonyx_simd::{Body, Level, Simd};
+use sardonyx_simd::{Body, Ended, Exec, Level, Simd};
 
-/// A type of 16 bits that computes in f32.
-pub(crate) trait Half: Number<Wide = f32> {
-    /// A vector of elements, which may lie at any address.
+use super::binary::Binary;
+use super::broadcast::Operand;
+
+/// Geometry: elements that a constant is repeated in: those of the widest vector.
+const MOST_LANES: usize = 16;
+
+/// An operation that each instruction set has on vectors of floats.
+#[derive(Clone, Copy)]
+enum Vectored {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Max,
+    Min,
+    SquaredDifference,
+}
+
+impl Vectored {
+    fn new(op: Binary) -> Option<Vectored> {
+        Some(match op {
+            Binary::Add => Vectored::Add,
+            Binary::Sub => Vectored::Sub,
+            Binary::Mul => Vectored::Mul,
+            Binary::Div => Vectored::Div,
+            Binary::Max => Vectored::Max,
+            Binary::Min => Vectored::Min,
+            Binary::SquaredDifference => Vectored::SquaredDifference,
+            _ => return None,
+        })
+    }
+
+    /// Computes one vector.
     ///
     /// # Safety
     ///
-    /// `from` must be readable for a vector, on a machine with `S`.
-    unsafe fn load<S: Simd>(from: *const Self) -> S::V;
-
-    /// Rounds to the nearest, ties to even.
-    ///
-    /// # Safety
-    ///
-    /// `to` must be writable for a vector, on a machine with `S`.
-    unsafe fn store<S: Simd>(to: *mut Self, v: S::V);
-}
-
-impl Half for f16 {
+    /// The demands of [`Simd`] must hold.
     #[inline(always)]
-    unsafe fn load<S: Simd>(from: *const f16) -> S::V {
-        // SAFETY: the caller's promise; a half is its 16 bits.
-        unsafe { S::load_f16(from.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn store<S: Simd>(to: *mut f16, v: S::V) {
-        // SAFETY: as above.
-        unsafe { S::store_f16(to.cast(), v) }
-    }
-}
-
-impl Half for bf16 {
-    #[inline(always)]
-    unsafe fn load<S: Simd>(from: *const bf16) -> S::V {
-        // SAFETY: the caller's promise; a bfloat16 is its 16 bits.
-        unsafe { S::load_bf16(from.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn store<S: Simd>(to: *mut bf16, v: S::V) {
-        // SAFETY: as above.
-        unsafe { S::store_bf16(to.cast(), v) }
-    }
-}
-
-/// Widens the elements of `from` into `to`.
-///
-/// # Panics
-///
-/// If the lengths differ.
-pub(crate) fn widen<T: Half>(level: Level, from: &[T], to: &mut [f32]) {
-    assert_eq!(from.len(), to.len(), "one float for each half");
-    // SAFETY: the lengths are the same.
-    unsafe { level.run_body(Widen { from, to }) }
-}
-
-/// Rounds the floats of `from` to elements of `to`.
-///
-/// # Panics
-///
-/// If the lengths differ.
-pub(crate) fn narrow<T: Half>(level: Level, from: &[f32], to: &mut [T]) {
-    assert_eq!(from.len(), to.len(), "one half for each float");
-    // SAFETY: the lengths are the same.
-    unsafe { level.run_body(Narrow { from, to }) }
-}
-
-/// Slices of one length.
-struct Widen<'a, T> {
-    from: &'a [T],
-    to: &'a mut [f32],
-}
-
-impl<T: Half> Body for Widen<'_, T> {
-    type Out = ();
-
-    #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
-        let whole = self.to.len() / S::LANES * S::LANES;
-        for i in (0..whole).step_by(S::LANES) {
-            // SAFETY: a vector from element `i` on is inside both slices.
-            unsafe {
-                S::store(self.to.as_mut_ptr().add(i), T::load::<S>(self.from.as_ptr().add(i)))
-            };
-        }
-        for (to, from) in self.to[whole..].iter_mut().zip(&self.from[whole..]) {
-            *to = from.widen();
-        }
-    }
-}
-
-/// Slices of one length.
-struct Narrow<'a, T> {
-    from: &'a [f32],
-    to: &'a mut [T],
-}
-
-impl<T: Half> Body for Narrow<'_, T> {
-    type Out = ();
-
-    #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
-        let whole = self.to.len() / S::LANES * S::LANES;
-        for i in (0..whole).step_by(S::LANES) {
-            // SAFETY: a vector from element `i` on is inside both slices.
-            unsafe {
-                T::store::<S>(self.to.as_mut_ptr().add(i), S::load(self.from.as_ptr().add(i)))
-            };
-        }
-        for (to, from) in self.to[whole..].iter_mut().zip(&self.from[whole..]) {
-            *to = T::narrow(*from);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use sardonyx_simd::Isa;
-
-    /// Every half, through the vectors of each instruction set and through the loop for what is
-    /// left over.
-    fn check<T: Half>(from_bits: fn(u16) -> T, to_bits: fn(T) -> u16) {
-        let all: Vec<T> = (0..=u16::MAX).chain(0..5).map(from_bits).collect();
-        for &isa in Isa::available() {
-            let level = Level::new(isa);
-            let mut wide = vec![1.0; all.len()];
-            widen(level, &all, &mut wide);
-            let mut back = vec![T::ONE; all.len()];
-            narrow(level, &wide, &mut back);
-            for ((half, wide), back) in all.iter().zip(&wide).zip(&back) {
-                let (expected, bits) = (half.widen(), to_bits(*half));
-                if expected.is_nan() {
-                    assert!(wide.is_nan() && back.widen().is_nan(), "{isa:?} {bits:#x}");
-                } else {
-                    assert_eq!(wide.to_bits(), expected.to_bits(), "{isa:?} {bits:#x}");
-                    assert_eq!(to_bits(*back), bits, "{isa:?}");
+    unsafe fn apply<S: Simd>(self, a: S::V, b: S::V) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Vectored::Add => S::add(a, b),
+                Vectored::Sub => S::sub(a, b),
+                Vectored::Mul => S::mul(a, b),
+                Vectored::Div => S::div(a, b),
+                Vectored::Max => S::max_or_nan(a, b),
+                Vectored::Min => S::min_or_nan(a, b),
+                Vectored::SquaredDifference => {
+                    let difference = S::sub(a, b);
+                    S::mul(difference, difference)
                 }
             }
-            // Between halves: just below, at and above the middle.
-            let mut between: Vec<f32> = wide.iter().filter(|x| x.is_finite()).copied().collect();
-            between.dedup();
-            let ties: Vec<f32> = between
-                .windows(2)
-                .map(|pair| pair[0] / 2.0 + pair[1] / 2.0)
-                .flat_map(|tie| [tie.next_down(), tie, tie.next_up()])
-                .collect();
-            let mut rounded = vec![T::ONE; ties.len()];
-            narrow(level, &ties, &mut rounded);
-            for (x, rounded) in ties.iter().zip(rounded) {
-                assert_eq!(to_bits(rounded), to_bits(T::narrow(*x)), "{isa:?} {x:e}");
+        }
+    }
+}
+
+/// Elements that are read: neighbours, or one element over and over.
+#[derive(Clone, Copy)]
+struct Elements<T> {
+    first: *const T,
+    /// Distance of neighbours: 0 if there is a vector of one element.
+    step: usize,
+}
+
+/// Operands of a row and its results, which may replace one of the operands.
+struct Row<T> {
+    op: Vectored,
+    a: Elements<T>,
+    b: Elements<T>,
+    out: *mut T,
+    len: usize,
+}
+
+/// Writes `op(a, b)` to `out` if vectors compute it.
+pub(super) fn row<T: Half>(
+    level: Level,
+    op: Binary,
+    a: Operand<'_, T>,
+    b: Operand<'_, T>,
+    out: &mut [T],
+) -> bool {
+    let Some(op) = Vectored::new(op) else { return false };
+    let (mut repeated_a, mut repeated_b) = ([T::ZERO; MOST_LANES], [T::ZERO; MOST_LANES]);
+    let a = Elements::new(a, out.len(), &mut repeated_a);
+    let b = Elements::new(b, out.len(), &mut repeated_b);
+    // SAFETY: the operands are as long as the row, or a vector of a constant.
+    unsafe { level.run_body(Row { op, a, b, out: out.as_mut_ptr(), len: out.len() }) };
+    true
+}
+
+/// Replaces `a` by `op(a, b)`, or by `op(b, a)` with `is_reversed`, if vectors compute it.
+pub(super) fn row_in_place<T: Half>(
+    level: Level,
+    op: Binary,
+    is_reversed: bool,
+    a: &mut [T],
+    b: Operand<'_, T>,
+) -> bool {
+    let Some(op) = Vectored::new(op) else { return false };
+    let mut repeated = [T::ZERO; MOST_LANES];
+    let b = Elements::new(b, a.len(), &mut repeated);
+    let (out, len) = (a.as_mut_ptr(), a.len());
+    let own = Elements { first: out.cast_const(), step: 1 };
+    let (a, b) = if is_reversed { (b, own) } else { (own, b) };
+    // SAFETY: as in `row`; each element is read before it is replaced.
+    unsafe { level.run_body(Row { op, a, b, out, len }) };
+    true
+}
+
+impl<T: Half> Elements<T> {
+    /// Returns the elements of a row's operand; `repeated` is room for those of a constant.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer than `len`.
+    fn new(operand: Operand<'_, T>, len: usize, repeated: &mut [T]) -> Self {
+        match operand {
+            Operand::Slice(x) => Elements { first: x[..len].as_ptr(), step: 1 },
+            Operand::Constant(x) => {
+                repeated.fill(x);
+                Elements { first: repeated.as_ptr(), step: 0 }
             }
         }
     }
 
-    #[test]
-    fn every_half() {
-        check(f16::from_bits, f16::to_bits);
-        check(bf16::from_bits, bf16::to_bits);
+    fn at(self, index: usize) -> *const T {
+        self.first.wrapping_add(index * self.step)
     }
+}
+
+impl<T: Half> Body for Row<T> {
+    type Out = ();
+
+    /// Computes the row.
+    ///
+    /// # Safety
+    ///
+    /// `len` elements must be readable from both operands, or a whole vector where their distance
+    /// is 0, and as many writable.
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Row { op, a, b, out, len } = self;
+        /// Computes a row by one operation, so that no vector asks which.
+        macro_rules! sweep {
+            ($op:ident) => {{
+                let mut at = 0;
+                while at + S::LANES <= len {
+                    let (x, y) = (T::load::<S>(a.at(at)), T::load::<S>(b.at(at)));
+                    T::store::<S>(out.add(at), Vectored::$op.apply::<S>(x, y));
+                    at += S::LANES;
+                }
+                at
+            }};
+        }
+        // SAFETY: the caller's promise; the remainder goes through whole vectors of its own.
+        unsafe {
+            let at = match op {
+                Vectored::Add => sweep!(Add),
+                Vectored::Sub => sweep!(Sub),
+                Vectored::Mul => sweep!(Mul),
+                Vectored::Div => sweep!(Div),
+                Vectored::Max => sweep!(Max),
+                Vectored::Min => sweep!(Min),
+                Vectored::SquaredDifference => sweep!(SquaredDifference),
+            };
+            let rest = len - at;
+            if rest > 0 {
+                let mut last = [[T::ONE; MOST_LANES]; 3];
+                for i in 0..rest {
+                    last[0][i] = *a.at(at + i);
+                    last[1][i] = *b.at(at + i);
+                }
+                let (x, y) = (T::load::<S>(last[0].as_ptr()), T::load::<S>(last[1].as_ptr()));
+                T::store::<S>(last[2].as_mut_ptr(), op.apply::<S>(x, y));
+                std::ptr::copy_nonoverlapping(last[2].as_ptr(), out.add(at), rest);
+            }
+        }
+    }
+}
+
+/// Widens elements with all threads.
+///
+/// # Panics
+///
+/// If the lengths differ.
+pub fn widen<T: Number<Wide = f32>>(
+    exec: &Exec<'_>,
+    x: &[T],
+    wide: &mut [f32],
+) -> Result<(), Ended> {
+    assert_eq!(x.len(), wide.len(), "one float for each element");
+    let level = Level::new(exec.isa);
+    fill(exec.pool, wide, 1, |at, wide| T::widen_all(level, &x[at..][..wide.len()], wide))
+}
+
+/// Rounds floats to elements with all threads.
+///
+/// # Panics
+///
+/// If the lengths differ.
+pub fn narrow<T: Number<Wide = f32>>(
+    exec: &Exec<'_>,
+    wide: &[f32],
+    y: &mut [T],
+) -> Result<(), Ended> {
+    assert_eq!(wide.len(), y.len(), "one float for each element");
+    let level = Level::new(exec.isa);
+    fill(exec.pool, y, 1, |at, y| T::narrow_all(level, &wide[at..][..y.len()], y))
 }

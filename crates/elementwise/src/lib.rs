@@ -13,7 +13,7 @@
 //! - [`pointwise`]: several of the first two, one after the other, in one pass over memory.
 //! - [`update`]: several with several results, which may lie over operands.
 //! - [`ScalarElement`]: the cheap ones of single elements.
-//! - [`quantized`]: from floats to integers of few bits and back.
+//! - `quantized`, with the feature `quantization`: from floats to integers of few bits and back.
 //!
 //! `sardonyx-kernels` shows all of it, with all other kernels and the rules that hold for them: use
 //! that.
@@ -34,6 +34,7 @@ mod halves;
 pub mod operations;
 mod per_type;
 mod pointwise;
+#[cfg(feature = "quantization")]
 pub mod quantized;
 mod range;
 mod scalar;
@@ -45,7 +46,10 @@ pub use broadcast::{MAX_RANK, Strided, Walk, broadcast_strides};
 pub use compare::{
     Bitwise, Compare, Integer, Logic, bitwise, compare, is_inf, is_nan, logic, not, select,
 };
-pub use per_type::{CodeLoops, DividendLoops, ElementLoops, StoredLoops, UpdateLoops};
+pub use halves::{narrow, widen};
+#[cfg(feature = "quantization")]
+pub use per_type::{CodeLoops, DividendLoops, StoredLoops};
+pub use per_type::{ElementLoops, NarrowLoops, UpdateLoops};
 pub use pointwise::{Link, MAX_LINKS, pointwise, pointwise_in_place};
 pub use range::{Ranged, range};
 pub use scalar::{ScalarElement, ScalarFn, scalar_logic};

@@ -4,6 +4,7 @@ use half::{bf16, f16};
 use sardonyx_simd::number::{Math, Number};
 use sardonyx_simd::{Ended, Exec};
 
+#[cfg(feature = "quantization")]
 use crate::quantized::{Code, Dividend, Factors, Precision, Scaling, Stored};
 use crate::{Binary, Compare, Link, Side, Source, Strided, Update};
 
@@ -32,6 +33,12 @@ per_type! {
         ) -> Result<(), Ended>;
     }
 
+    /// Loops of the floats that compute in wider ones.
+    trait NarrowLoops: Number for [f16, bf16] {
+        widen = fn widen_slice(exec: &Exec<'_>, x: &[Self], wide: &mut [f32]) -> Result<(), Ended>;
+        narrow = fn narrow_slice(exec: &Exec<'_>, wide: &[f32], y: &mut [Self]) -> Result<(), Ended>;
+    }
+
     /// Loops that write over what they read, in the types that training computes in.
     trait UpdateLoops: Math for [f32, f64] {
         update = fn update(
@@ -39,7 +46,10 @@ per_type! {
             results: &mut [&mut [Self]],
         ) -> Result<(), Ended>;
     }
+}
 
+#[cfg(feature = "quantization")]
+per_type! {
     /// Loops of the integers that floats are quantized to.
     trait CodeLoops: Code for [i8, u8, i16, u16] {
         quantized::quantize = fn quantize(

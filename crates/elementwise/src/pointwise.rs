@@ -8,7 +8,7 @@ use std::array;
 
 use super::binary::{Binary, BinaryElement, Side, part, part_in_place};
 use super::broadcast::{Strided, Walk, Way};
-use super::unary::{Clip, ClipInPlace, Unary, UnaryElement};
+use super::unary::{Unary, UnaryElement, clip_all, clip_all_in_place};
 use sardonyx_simd::Level;
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::{Ended, Exec, Pool};
@@ -160,10 +160,9 @@ impl<'a, T: UnaryElement + BinaryElement> First<'a, T> {
     fn run(&self, level: Level, start: usize, out: &mut [T]) {
         match self {
             First::Unary(op, x) => T::unary(level, *op, &x[start..start + out.len()], out),
-            First::Clip(low, high, x) => T::run(
-                level,
-                Clip { low: *low, high: *high, x: &x[start..start + out.len()], y: out },
-            ),
+            First::Clip(low, high, x) => {
+                clip_all(level, *low, *high, &x[start..start + out.len()], out);
+            }
             First::Binary(op, way, a, b) => part(level, *op, *way, start, a, b, out),
         }
     }
@@ -219,7 +218,7 @@ fn run_in_place<T: UnaryElement + BinaryElement>(
     for (link, way) in links.iter().zip(ways) {
         match *link {
             Link::Unary(op) => T::unary_in_place(level, op, x),
-            Link::Clip { low, high } => T::run(level, ClipInPlace { low, high, x }),
+            Link::Clip { low, high } => clip_all_in_place(level, low, high, x),
             Link::Binary { op, side, other, .. } => {
                 part_in_place(level, op, side, *way, start, x, other)
             }

@@ -4,7 +4,6 @@ use std::marker::PhantomData;
 
 use half::{bf16, f16};
 
-use super::halves::{narrow, widen};
 use super::operations::{self as op, Map, between};
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::number::{Arith, Math, Number};
@@ -212,12 +211,11 @@ pub fn clip<T: Number>(
     assert_eq!(x.len(), y.len(), "one output per input");
     let level = Level::new(isa);
     fill(pool, y, 1, |start, y| {
-        let x = &x[start..start + y.len()];
-        T::run(level, Clip { low, high, x, y });
+        clip_all(level, low, high, &x[start..start + y.len()], y);
     })
 }
 
-/// As [`clip`], in place.
+/// Clips every element of `x` in place, like [`clip`].
 pub fn clip_in_place<T: Number>(
     exec: &Exec<'_>,
     low: T,
@@ -226,7 +224,32 @@ pub fn clip_in_place<T: Number>(
 ) -> Result<(), Ended> {
     let &Exec { pool, isa, .. } = exec;
     let level = Level::new(isa);
-    fill(pool, x, 1, |_, x| T::run(level, ClipInPlace { low, high, x }))
+    fill(pool, x, 1, |_, x| clip_all_in_place(level, low, high, x))
+}
+
+/// Writes the elements of a chunk between two limits.
+pub(super) fn clip_all<T: Number>(level: Level, low: T, high: T, x: &[T], y: &mut [T]) {
+    if let (Some(x), Some(y)) = (T::as_wide(x), T::as_wide_mut(y)) {
+        let (low, high) = (low.widen(), high.widen());
+        return <T::Wide as Number>::run(level, Clip { low, high, x, y });
+    }
+    y.copy_from_slice(x);
+    clip_all_in_place(level, low, high, y);
+}
+
+/// Clips the elements of a chunk in place. Narrow floats go through the loop of wide ones.
+pub(super) fn clip_all_in_place<T: Number>(level: Level, low: T, high: T, x: &mut [T]) {
+    let (low, high) = (low.widen(), high.widen());
+    if let Some(x) = T::as_wide_mut(x) {
+        return <T::Wide as Number>::run(level, ClipInPlace { low, high, x });
+    }
+    let mut wide = [T::Wide::ZERO; CONVERTED];
+    for x in x.chunks_mut(CONVERTED) {
+        let wide = &mut wide[..x.len()];
+        T::widen_all(level, x, wide);
+        <T::Wide as Number>::run(level, ClipInPlace { low, high, x: &mut *wide });
+        T::narrow_all(level, wide, x);
+    }
 }
 
 /// An element type [`unary`] works on: every [`Number`].
@@ -333,7 +356,7 @@ impl UnaryElement for f64 {
     fn unary_in_place(level: Level, op: Unary, x: &mut [f64]) {
         macro_rules! run {
             ($op:expr) => {
-                level.run_avx2(MapInPlace { op: $op, x })
+                level.run(MapInPlace { op: $op, x })
             };
         }
         macro_rules! libm {
@@ -355,23 +378,29 @@ fn in_place<T: Number>(x: &[T], y: &mut [T], mut body: impl FnMut(&mut [T])) {
 }
 
 /// Cache: elements that are converted at a time to the type that they are computed in.
-const CONVERTED: usize = 256;
+const CONVERTED: usize = 512;
 
 /// Halves are widened block by block and go through the loops of floats.
 macro_rules! halves {
     ($($t:ty),*) => { $(
         impl UnaryElement for $t {
             fn unary(level: Level, op: Unary, x: &[$t], y: &mut [$t]) {
-                in_place(x, y, |y| <$t>::unary_in_place(level, op, y));
+                let mut wide = [0.0; CONVERTED];
+                for (x, y) in x.chunks(CONVERTED).zip(y.chunks_mut(CONVERTED)) {
+                    let wide = &mut wide[..x.len()];
+                    <$t>::widen_all(level, x, wide);
+                    f32::unary_in_place(level, op, wide);
+                    <$t>::narrow_all(level, wide, y);
+                }
             }
 
             fn unary_in_place(level: Level, op: Unary, x: &mut [$t]) {
                 let mut wide = [0.0; CONVERTED];
                 for x in x.chunks_mut(CONVERTED) {
                     let wide = &mut wide[..x.len()];
-                    widen(level, x, wide);
+                    <$t>::widen_all(level, x, wide);
                     f32::unary_in_place(level, op, wide);
-                    narrow(level, wide, x);
+                    <$t>::narrow_all(level, wide, x);
                 }
             }
         }
@@ -452,37 +481,35 @@ impl<T: Math, O: Map<T>> Loop for MapInPlace<'_, T, O> {
     }
 }
 
-pub(super) struct Clip<'a, T> {
-    pub(super) low: T,
-    pub(super) high: T,
-    pub(super) x: &'a [T],
-    pub(super) y: &'a mut [T],
+struct Clip<'a, W> {
+    low: W,
+    high: W,
+    x: &'a [W],
+    y: &'a mut [W],
 }
 
-impl<T: Number> Loop for Clip<'_, T> {
+impl<W: Arith> Loop for Clip<'_, W> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let (low, high) = (self.low.widen(), self.high.widen());
         for (y, x) in self.y.iter_mut().zip(self.x) {
-            *y = T::narrow(between(x.widen(), low, high));
+            *y = between(*x, self.low, self.high);
         }
     }
 }
 
-pub(super) struct ClipInPlace<'a, T> {
-    pub(super) low: T,
-    pub(super) high: T,
-    pub(super) x: &'a mut [T],
+struct ClipInPlace<'a, W> {
+    low: W,
+    high: W,
+    x: &'a mut [W],
 }
 
-impl<T: Number> Loop for ClipInPlace<'_, T> {
+impl<W: Arith> Loop for ClipInPlace<'_, W> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let (low, high) = (self.low.widen(), self.high.widen());
         for x in self.x {
-            *x = T::narrow(between(x.widen(), low, high));
+            *x = between(*x, self.low, self.high);
         }
     }
 }

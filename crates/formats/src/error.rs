@@ -88,6 +88,7 @@ pub enum ErrorKind {
         name: String,
     },
     /// Bytes that are not base64.
+    #[cfg(feature = "json")]
     #[error("this is not base64: {0}")]
     Base64(base64::DecodeError),
     /// The escape sequence does not exist, or does not represent a character or byte.

@@ -4,7 +4,7 @@
 //! table (`preserving_proto_field_name`) and an indentation of two: names in ascending order of
 //! numbers, 64-bit integers as strings, bytes as base64, enumerations by name, lists with one
 //! element per line. [`read()`] accepts the output of any writer of protobuf JSON: either spelling
-//! of names, numbers as numbers or strings, `null` for what is absent.
+//! of names, numbers as numbers or strings, `null` for absent values.
 //!
 //! ```
 //! use sardonyx_formats::{Limits, json};

@@ -9,19 +9,32 @@
 #![deny(missing_docs)]
 // In a test, a panic is the report.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+// Parts that several formats share.
+#![cfg_attr(not(feature = "default"), allow(dead_code))]
 
+#[cfg(any(feature = "json", feature = "textproto"))]
 mod assembly;
+#[cfg(any(feature = "json", feature = "textproto"))]
 mod cursor;
 mod error;
+#[cfg(feature = "json")]
 pub mod json;
 mod left_out;
+#[cfg(any(feature = "json", feature = "textproto"))]
 mod names;
+#[cfg(feature = "npz")]
 pub mod npz;
+#[cfg(any(feature = "json", feature = "textproto"))]
 mod numerals;
+#[cfg(any(feature = "json", feature = "textproto"))]
 mod parser;
+#[cfg(feature = "safetensors")]
 pub mod safetensors;
+#[cfg(any(feature = "json", feature = "textproto"))]
 mod sink;
+#[cfg(feature = "textproto")]
 pub mod text_format;
+#[cfg(any(feature = "json", feature = "textproto"))]
 mod walk;
 
 pub use error::{Error, ErrorKind, Position};

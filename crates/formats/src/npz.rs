@@ -357,7 +357,8 @@ mod tests {
         }
     }
 
-    /// Types that NumPy has no name for are bare bytes; elements of less than a byte get one each.
+    /// Checks that types without a name in NumPy are bare bytes, and that elements of less than a
+    /// byte get one each.
     #[test]
     fn every_type_of_numbers_has_a_form() {
         for data_type in DataType::ALL.into_iter().filter(|ty| *ty != DataType::String) {

@@ -1,11 +1,12 @@
 //! Convolution forward, for images whose channels come last or first.
 //!
-//! Everything runs along channels: vectors are some output channels of a pixel.
+//! Vectors are some output channels of a pixel, but where these are few.
 //!
 //! | convolution | loops |
 //! | --- | --- |
 //! | depthwise, one output channel for each input channel | [`depthwise`] |
 //! | 3 x 3 with many channels | [`winograd`] |
+//! | few output channels in a group, channels first | [`planes`] |
 //! | pointwise, then depthwise, in one go | [`expanded`] |
 //! | integers of 8 bits, channels first | [`integer`] |
 //! | the gradient of weights, channels first | [`weight_gradient`] |
@@ -21,33 +22,44 @@ mod depthwise;
 mod direct;
 mod expanded;
 mod gated;
+#[cfg(feature = "quantization")]
 mod integer;
 mod naive;
+mod narrow;
 mod packing;
 mod pixels;
+mod planes;
+mod products;
 mod tile;
 mod transpose;
+#[cfg(feature = "training")]
 mod weight_gradient;
 mod winograd;
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::gemm::{Activation, SendPtr, TileEpilogue, amx, bf16};
 use depthwise::Depthwise;
 use direct::Direct;
 pub use expanded::ExpandedConv;
 pub use gated::GatedConv;
+#[cfg(feature = "quantization")]
 pub use integer::{
     ByteConv, ByteEnding, ByteOperands, ByteWeights, conv_bytes, conv_bytes_scratch, conv_codes,
 };
 pub use naive::conv_naive;
+pub use narrow::conv_narrow;
 pub use packing::WeightSource;
 pub use pixels::{interleave, pitch_of};
+use planes::{Plane, Planes};
+pub use products::{ConvOperands, conv_by_products, products_scratch, transpose_by_products};
 pub use sardonyx_simd::buffer::Lasts;
 use sardonyx_simd::buffer::PackedBuf;
 use sardonyx_simd::{Caches, Ended, Isa, Pool};
 use smallvec::{SmallVec, smallvec};
 use tile::{TileTable, tiles};
+#[cfg(feature = "training")]
 pub use weight_gradient::WeightGradient;
 use winograd::Winograd;
 
@@ -312,6 +324,8 @@ pub enum Algorithm {
     /// Fewer multiply-adds on sums of inputs and of weights; takes 16 / 9 of the memory. It is the
     /// sums that are rounded.
     Winograd(Operands),
+    /// One multiply-add for each weight and output; vectors are neighbouring outputs of a plane.
+    Planes,
 }
 
 /// Sums: fewest input and output channels of a group for which operands are rounded: with fewer,
@@ -343,11 +357,35 @@ impl Algorithm {
         })
     }
 
+    /// Returns the algorithm that is faster where input and output are in rows, for an input of
+    /// spatial size `spatial` if that is known, else for images of more than a few pixels.
+    ///
+    /// # Errors
+    ///
+    /// If the parameters do not fit each other or the size.
+    pub fn in_rows(
+        self,
+        isa: Isa,
+        params: &ConvParams,
+        spatial: Option<&[usize]>,
+    ) -> Result<Algorithm, ConvError> {
+        // Vectors of output channels would be at most half full.
+        let group_out = params.out_channels / params.groups.max(1);
+        if group_out > isa.lanes() / 2 || self != Algorithm::Direct(Operands::Exact) {
+            return Ok(self);
+        }
+        let Some(spatial) = spatial else { return Ok(Algorithm::Planes) };
+        let geometry = Geometry::new(params)?;
+        let sizes = ImageSizes::new(params, 1, spatial)?;
+        let plane = sizes.plane(isa, &geometry, group_out);
+        Ok(if plane.beats_direct() { Algorithm::Planes } else { self })
+    }
+
     /// The same with rounded operands, where these are faster.
     pub fn rounded(self, isa: Isa, params: &ConvParams) -> Algorithm {
         let groups = params.groups.max(1);
         let (inputs, outputs) = (params.in_channels / groups, params.out_channels / groups);
-        if self == Algorithm::Depthwise {
+        if matches!(self, Algorithm::Depthwise | Algorithm::Planes) {
             return self;
         }
         if amx::is_available(isa) {
@@ -361,7 +399,7 @@ impl Algorithm {
             return self;
         }
         match self {
-            Algorithm::Depthwise => Algorithm::Depthwise,
+            Algorithm::Depthwise | Algorithm::Planes => self,
             Algorithm::Winograd(_) if channels >= LEAST_ROUNDED_SUMS => {
                 Algorithm::Winograd(Operands::Rounded)
             }
@@ -373,13 +411,13 @@ impl Algorithm {
     pub fn smaller(self) -> Option<Algorithm> {
         match self {
             Algorithm::Winograd(operands) => Some(Algorithm::Direct(operands)),
-            Algorithm::Depthwise | Algorithm::Direct(_) => None,
+            Algorithm::Depthwise | Algorithm::Direct(_) | Algorithm::Planes => None,
         }
     }
 
     fn operands(self) -> Operands {
         match self {
-            Algorithm::Depthwise => Operands::Exact,
+            Algorithm::Depthwise | Algorithm::Planes => Operands::Exact,
             Algorithm::Direct(operands) | Algorithm::Winograd(operands) => operands,
         }
     }
@@ -388,7 +426,7 @@ impl Algorithm {
         let fits = match self {
             Algorithm::Depthwise => params.is_depthwise(),
             Algorithm::Direct(Operands::Tiles) => !params.is_depthwise() && params.in_channels > 0,
-            Algorithm::Direct(_) => !params.is_depthwise(),
+            Algorithm::Direct(_) | Algorithm::Planes => !params.is_depthwise(),
             Algorithm::Winograd(Operands::Tiles) => false,
             Algorithm::Winograd(_) => winograd::suits(params, geometry),
         };
@@ -400,6 +438,7 @@ impl Algorithm {
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Depthwise => "depthwise",
+            Algorithm::Planes => "planes",
             Algorithm::Direct(Operands::Exact) => "direct",
             Algorithm::Direct(Operands::Rounded) => "direct in bfloat16",
             Algorithm::Direct(Operands::Tiles) => "direct in bfloat16 by AMX",
@@ -419,8 +458,8 @@ pub struct PackedConv {
     /// Caches that blocks of outputs are cut for.
     caches: Caches,
     algorithm: Algorithm,
-    /// As [`packing`] says.
-    weights: PackedBuf,
+    /// In the form of [`packing`]; convolutions with other padding share them.
+    weights: Arc<PackedBuf>,
 }
 
 impl PackedConv {
@@ -584,7 +623,16 @@ impl PackedConv {
             plane: sizes.out_plane,
         };
         let (images, in_dims, out_dims) = (sizes.images, sizes.in_dims, sizes.out_dims);
+        let is_rows = [in_order, out_order] == [Order::Rows; 2];
         match self.algorithm {
+            Algorithm::Planes => Job::Planes(self.planes(sizes, input, output, epilogue)),
+            Algorithm::Depthwise
+                if is_rows
+                    && !depthwise::suits(&self.geometry, output.plane)
+                    && sizes.plane(self.isa, &self.geometry, 1).beats_depthwise(p.groups) =>
+            {
+                Job::Planes(self.planes(sizes, input, output, epilogue))
+            }
             Algorithm::Depthwise => Job::Depthwise(Depthwise {
                 isa: self.isa,
                 caches: self.caches,
@@ -621,11 +669,56 @@ impl PackedConv {
     }
 }
 
+impl PackedConv {
+    /// Returns a convolution by planes of packed weights in one of the forms that it reads.
+    fn planes(
+        &self,
+        sizes: &ImageSizes,
+        input: Side,
+        output: Side,
+        epilogue: TileEpilogue,
+    ) -> Planes<'_> {
+        let p = &self.params;
+        let all = &self.weights[..];
+        let (group_in, group_out) = (p.in_channels / p.groups, p.out_channels / p.groups);
+        let (weights, chain) = if self.algorithm == Algorithm::Depthwise {
+            // A row of all channels for each tap; sums are those of the other loops.
+            let step = p.out_channels.next_multiple_of(self.isa.lanes());
+            (planes::Weights { all, group: 1, output: 0, step }, usize::MAX)
+        } else {
+            let output = self.depth();
+            let group = output * group_out;
+            (planes::Weights { all, group, output, step: 1 }, planes::CHAIN)
+        };
+        let (mut in_dims, mut out_dims) = (sizes.in_dims, sizes.out_dims);
+        if self.geometry.is_pointwise() {
+            (in_dims, out_dims) = ([1, 1, sizes.in_plane], [1, 1, sizes.out_plane]);
+        }
+        Planes {
+            isa: self.isa,
+            caches: self.caches,
+            geometry: &self.geometry,
+            groups: p.groups,
+            group_in,
+            group_out,
+            weights,
+            chain,
+            images: sizes.images,
+            in_dims,
+            out_dims,
+            input,
+            output,
+            epilogue,
+        }
+    }
+}
+
 /// One call of [`PackedConv::run`], sizes checked.
 enum Job<'a> {
     Direct(Direct<'a>),
     Depthwise(Depthwise<'a>),
     Winograd(Winograd<'a>),
+    Planes(Planes<'a>),
 }
 
 impl Job<'_> {
@@ -634,6 +727,7 @@ impl Job<'_> {
             Job::Direct(direct) => direct.run(pool),
             Job::Depthwise(depthwise) => Ok(depthwise.run(pool)?),
             Job::Winograd(winograd) => Ok(winograd.run(pool)?),
+            Job::Planes(planes) => Ok(planes.run(pool)?),
         }
     }
 
@@ -643,6 +737,7 @@ impl Job<'_> {
             Job::Direct(direct) => direct.scratch(pool),
             Job::Depthwise(depthwise) => depthwise.scratch(pool),
             Job::Winograd(winograd) => winograd.scratch(pool),
+            Job::Planes(planes) => planes.scratch(pool),
         })
     }
 }
@@ -667,6 +762,12 @@ impl ImageSizes {
             in_plane: plane(spatial)?,
             out_plane: plane(&out_dims)?,
         })
+    }
+
+    /// Returns the sizes of an image for which loops are compared.
+    fn plane<'a>(&self, isa: Isa, geometry: &'a Geometry, group_out: usize) -> Plane<'a> {
+        let (in_dims, out_dims) = (self.in_dims, self.out_dims);
+        Plane { geometry, lanes: isa.lanes(), group_out, in_dims, out_dims }
     }
 
     /// Whether there is nothing to compute.

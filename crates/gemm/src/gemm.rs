@@ -30,16 +30,19 @@ pub(crate) mod amx;
 mod batch;
 pub(crate) mod bf16;
 mod blocked;
+mod doubles;
 mod epilogue;
 mod form;
 mod gemv;
 mod generic;
 mod halves;
+#[cfg(feature = "quantization")]
 mod integer;
 mod matrix;
 pub(crate) mod pack;
 mod repeated;
 mod segments;
+mod short;
 mod sizes;
 mod tables;
 
@@ -49,13 +52,14 @@ pub use epilogue::{Activation, Bias, Epilogue};
 pub use form::Elements;
 pub use generic::{Number, gemm_generic};
 pub use halves::{LeMatrix, ManyRows, Storage};
+#[cfg(feature = "quantization")]
 pub use integer::{ByteMatrix, ByteRhs, Bytes, ZeroPoints, gemm_bytes, gemm_bytes_scratch};
 pub use matrix::MatRef;
 pub use pack::{PackSource, PackedA, PackedB};
 pub use repeated::Repeated;
 
 pub(crate) use blocked::{FinishTransposed, Operand, Product};
-pub(crate) use epilogue::{ShortEpilogue, TileEpilogue};
+pub(crate) use epilogue::{ApplyFunction, ShortEpilogue, TileEpilogue};
 pub(crate) use form::PanelForm;
 pub(crate) use pack::SendPtr;
 pub(crate) use sizes::{Lies, OperandKind, Sizes};

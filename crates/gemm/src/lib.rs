@@ -8,6 +8,8 @@
 // SIMD loads and stores, scratch memory shared between threads and masked edges need raw pointers.
 // All of that is kept behind safe functions that check sizes first.
 #![allow(unsafe_code)]
+// Parts of products that only some families use.
+#![cfg_attr(not(feature = "default"), allow(dead_code))]
 
 #[macro_use]
 extern crate sardonyx_simd;
@@ -17,4 +19,6 @@ pub mod gemm;
 pub mod conv;
 mod per_type;
 
+#[cfg(feature = "quantization")]
 pub use per_type::ByteConvLoops;
+pub use per_type::NarrowConvLoops;

@@ -1,9 +1,10 @@
 //! Kernels as methods of element types.
 
-use sardonyx_elementwise::CodeLoops;
+use half::{bf16, f16};
+use sardonyx_elementwise::{CodeLoops, NarrowLoops};
 use sardonyx_simd::{Ended, Exec};
 
-use crate::conv::{ByteConv, ByteEnding, ByteOperands};
+use crate::conv::{ByteConv, ByteEnding, ByteOperands, ConvEpilogue, ConvError, PackedConv};
 
 per_type! {
     /// Convolutions whose results are quantized again.
@@ -12,5 +13,13 @@ per_type! {
             exec: &Exec<'_>, conv: &ByteConv<'_>, operands: &ByteOperands<'_>, ending: &ByteEnding<'_, Self>,
             y: &mut [Self],
         ) -> Result<(), Ended>;
+    }
+
+    /// Convolutions of floats that compute in wider ones.
+    trait NarrowConvLoops: NarrowLoops for [f16, bf16] {
+        conv::conv_narrow = fn conv_narrow(
+            exec: &Exec<'_>, conv: &PackedConv, images: usize, spatial: &[usize], x: &[Self],
+            epilogue: &ConvEpilogue<'_>, y: &mut [Self],
+        ) -> Result<(), ConvError>;
     }
 }

@@ -42,8 +42,8 @@ ordered! {
     i16: |x| signed(x.into());
     i32: |x| signed(x.into());
     i64: |x| signed(x);
-    f16: |x| float(x.to_f64());
-    bf16: |x| float(x.to_f64());
+    f16: |x| short_float(x.to_bits(), f16::INFINITY.to_bits());
+    bf16: |x| short_float(x.to_bits(), bf16::INFINITY.to_bits());
     f32: |x| float(x.into());
     f64: |x| float(x);
 }
@@ -61,6 +61,18 @@ fn float(x: f64) -> u64 {
     // Minus zero plus zero is zero. The bits of a float are its sign and a magnitude.
     let bits = (x + 0.0).to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+/// Returns the key of a float of 16 bits, whose type has `infinity`.
+#[inline(always)]
+fn short_float(bits: u16, infinity: u16) -> u64 {
+    const SIGN: u16 = 1 << 15;
+    if bits & !SIGN > infinity {
+        return u64::MAX;
+    }
+    // Minus zero is zero.
+    let bits = if bits == SIGN { 0 } else { bits };
+    u64::from(if bits & SIGN == 0 { bits | SIGN } else { !bits })
 }
 
 /// The `k` greatest (or least) elements along the middle one of the dims `[outer, axis, inner]`,

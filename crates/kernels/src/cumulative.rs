@@ -5,6 +5,7 @@
 
 use std::marker::PhantomData;
 
+use crate::wide::{Slices, by_slices};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{Shared, ranges, rows};
 use sardonyx_simd::number::{Arith, Number};
@@ -39,10 +40,18 @@ pub fn cumulative<T: Number>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
-    match which.of {
-        Running::Sum => accumulate::<T, Sum>(exec, which, dims, x, y),
-        Running::Product => accumulate::<T, Product>(exec, which, dims, x, y),
-    }
+    let [outer, axis, inner] = dims;
+    assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
+    assert_eq!(y.len(), x.len(), "one output per input");
+    let len = axis * inner;
+    let slices = Slices { count: outer, input: len, output: len, work: 4 * len };
+    by_slices(exec, slices, Some(x), y, &|exec, slices, x, y| {
+        let dims = [slices.len(), axis, inner];
+        match which.of {
+            Running::Sum => accumulate::<_, Sum>(exec, which, dims, x, y),
+            Running::Product => accumulate::<_, Product>(exec, which, dims, x, y),
+        }
+    })
 }
 
 /// How one more element enters.
@@ -80,7 +89,7 @@ impl Join for Product {
     }
 }
 
-fn accumulate<T: Number, J: Join>(
+fn accumulate<T: Arith, J: Join>(
     exec: &Exec<'_>,
     which: Cumulative,
     [outer, axis, inner]: [usize; 3],
@@ -88,8 +97,6 @@ fn accumulate<T: Number, J: Join>(
     y: &mut [T],
 ) -> Result<(), Ended> {
     let &Exec { pool, isa, .. } = exec;
-    assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
-    assert_eq!(y.len(), x.len(), "one output per input");
     if y.is_empty() {
         return Ok(());
     }
@@ -125,13 +132,13 @@ fn accumulate<T: Number, J: Join>(
     })
 }
 
-fn row<T: Number, J: Join>(which: Cumulative, x: &[T], y: &mut [T]) {
-    let mut total: <T::Wide as Arith>::Total = J::of_none();
+fn row<T: Arith, J: Join>(which: Cumulative, x: &[T], y: &mut [T]) {
+    let mut total: T::Total = J::of_none();
     let mut step = |(y, x): (&mut T, &T)| {
         let before = total;
-        total = J::join(total, x.widen().to_total());
+        total = J::join(total, x.to_total());
         let found = if which.exclusive { before } else { total };
-        *y = T::narrow(T::Wide::from_total(found));
+        *y = T::from_total(found);
     };
     let pairs = y.iter_mut().zip(x);
     if which.reverse {
@@ -156,11 +163,11 @@ struct Columns<'a, T, J> {
     join: PhantomData<J>,
 }
 
-impl<T: Number, J: Join> Loop for Columns<'_, T, J> {
+impl<T: Arith, J: Join> Loop for Columns<'_, T, J> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let mut totals: [<T::Wide as Arith>::Total; COLUMNS] = [J::of_none(); COLUMNS];
+        let mut totals: [T::Total; COLUMNS] = [J::of_none(); COLUMNS];
         for i in 0..self.axis {
             let i = if self.which.reverse { self.axis - 1 - i } else { i };
             let at = self.first + i * self.inner;
@@ -170,9 +177,9 @@ impl<T: Number, J: Join> Loop for Columns<'_, T, J> {
             let y = unsafe { self.y.part(at, self.width) };
             for ((y, x), total) in y.iter_mut().zip(x).zip(&mut totals) {
                 let before = *total;
-                *total = J::join(before, x.widen().to_total());
+                *total = J::join(before, x.to_total());
                 let found = if self.which.exclusive { before } else { *total };
-                *y = T::narrow(T::Wide::from_total(found));
+                *y = T::from_total(found);
             }
         }
     }

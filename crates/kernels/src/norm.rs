@@ -15,6 +15,7 @@ pub use local::{LocalResponse, local_response_norm};
 pub use lp::{Norm, lp_norm};
 pub use rows::{Affine, ByRow, Statistics, normalize_rows};
 
+use crate::wide::{Slices, by_slices};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{fill, rows as in_rows};
 use sardonyx_simd::number::{Math, Number};
@@ -80,51 +81,78 @@ pub fn channel_statistics<T: Number>(
 /// # Panics
 ///
 /// If lengths do not fit.
-pub fn scale_shift<T: Number>(
+pub fn scale_shift<T: Number<Wide = R, Real = R>, R: Math>(
     exec: &Exec<'_>,
     inner: usize,
-    scale: &[T::Real],
-    shift: &[T::Real],
+    scale: &[R],
+    shift: &[R],
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "one output per input");
-    apply(exec, inner, scale, shift, Some(x), y)
+    over_planes(exec, inner, scale, shift, Some(x), y)
 }
 
-/// As [`scale_shift`], in place.
+/// Replaces `x` by the result of [`scale_shift`].
 ///
 /// # Panics
 ///
 /// If lengths do not fit.
-pub fn scale_shift_in_place<T: Number>(
+pub fn scale_shift_in_place<T: Number<Wide = R, Real = R>, R: Math>(
     exec: &Exec<'_>,
     inner: usize,
-    scale: &[T::Real],
-    shift: &[T::Real],
+    scale: &[R],
+    shift: &[R],
     x: &mut [T],
 ) -> Result<(), Ended> {
-    apply(exec, inner, scale, shift, None, x)
+    over_planes(exec, inner, scale, shift, None, x)
 }
 
-fn apply<T: Number>(
+fn over_planes<T: Number<Wide = R, Real = R>, R: Math>(
     exec: &Exec<'_>,
     inner: usize,
-    scale: &[T::Real],
-    shift: &[T::Real],
+    scale: &[R],
+    shift: &[R],
+    x: Option<&[T]>,
+    y: &mut [T],
+) -> Result<(), Ended> {
+    let channels = scale.len();
+    assert_eq!(shift.len(), channels, "one shift per channel");
+    let plane = channels * inner;
+    if y.is_empty() {
+        return Ok(());
+    }
+    assert!(plane > 0 && y.len().is_multiple_of(plane), "whole planes");
+    if x.is_none()
+        && let Some(y) = T::as_wide_mut(y)
+    {
+        return apply(exec, inner, scale, shift, 0, None, y);
+    }
+    // Channels last are rows of all channels; otherwise a row has one channel.
+    let len = if inner == 1 { channels } else { inner };
+    let slices = Slices { count: y.len() / len.max(1), input: len, output: len, work: len };
+    by_slices(exec, slices, x, y, &|exec, slices, x, y| {
+        let first = if inner == 1 { 0 } else { slices.start % channels };
+        apply(exec, inner, scale, shift, first, Some(x), y)
+    })
+}
+
+/// Computes planes, the first of which has the channel `first_channel`, or rows of all channels.
+fn apply<T: Math>(
+    exec: &Exec<'_>,
+    inner: usize,
+    scale: &[T],
+    shift: &[T],
+    first_channel: usize,
     x: Option<&[T]>,
     y: &mut [T],
 ) -> Result<(), Ended> {
     let &Exec { pool, isa, .. } = exec;
     let channels = scale.len();
-    assert_eq!(shift.len(), channels, "one shift per channel");
     if y.is_empty() {
         return Ok(());
     }
-    let plane = channels * inner;
-    assert!(plane > 0 && y.len().is_multiple_of(plane), "whole planes");
     let level = Level::new(isa);
-    // Channels last are rows of all channels; otherwise a row has one channel.
     let row = if inner == 1 { channels } else { inner };
     in_rows(pool, y, row, row, |first, y| {
         for (i, y) in y.chunks_exact_mut(row).enumerate() {
@@ -132,21 +160,21 @@ fn apply<T: Number>(
             if inner == 1 {
                 T::run(level, Elements { scale, shift, x, y });
             } else {
-                let c = (first + i) % channels;
+                let c = (first_channel + first + i) % channels;
                 T::run(level, Plane { scale: scale[c], shift: shift[c], x, y });
             }
         }
     })
 }
 
-struct Plane<'a, T: Number> {
-    scale: T::Real,
-    shift: T::Real,
+struct Plane<'a, T: Math> {
+    scale: T,
+    shift: T,
     x: Option<&'a [T]>,
     y: &'a mut [T],
 }
 
-impl<T: Number> Loop for Plane<'_, T> {
+impl<T: Math> Loop for Plane<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -154,26 +182,26 @@ impl<T: Number> Loop for Plane<'_, T> {
         match self.x {
             Some(x) => {
                 for (y, x) in self.y.iter_mut().zip(x) {
-                    *y = T::from_real(x.to_real().mul_add::<FMA>(scale, shift));
+                    *y = Math::mul_add::<FMA>(*x, scale, shift);
                 }
             }
             None => {
                 for y in self.y {
-                    *y = T::from_real(y.to_real().mul_add::<FMA>(scale, shift));
+                    *y = Math::mul_add::<FMA>(*y, scale, shift);
                 }
             }
         }
     }
 }
 
-struct Elements<'a, T: Number> {
-    scale: &'a [T::Real],
-    shift: &'a [T::Real],
+struct Elements<'a, T: Math> {
+    scale: &'a [T],
+    shift: &'a [T],
     x: Option<&'a [T]>,
     y: &'a mut [T],
 }
 
-impl<T: Number> Loop for Elements<'_, T> {
+impl<T: Math> Loop for Elements<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -181,12 +209,12 @@ impl<T: Number> Loop for Elements<'_, T> {
         match self.x {
             Some(x) => {
                 for ((y, x), (scale, shift)) in self.y.iter_mut().zip(x).zip(parameters) {
-                    *y = T::from_real(x.to_real().mul_add::<FMA>(*scale, *shift));
+                    *y = Math::mul_add::<FMA>(*x, *scale, *shift);
                 }
             }
             None => {
                 for (y, (scale, shift)) in self.y.iter_mut().zip(parameters) {
-                    *y = T::from_real(y.to_real().mul_add::<FMA>(*scale, *shift));
+                    *y = Math::mul_add::<FMA>(*y, *scale, *shift);
                 }
             }
         }

@@ -2,24 +2,37 @@
 
 use half::{bf16, f16};
 
+#[cfg(feature = "vision")]
 use crate::columns::BlockAxis;
 use crate::copy::{IndexOutOfRange, Indices, Padding, Plain, ScatterInto};
 use crate::cumulative::Cumulative;
+#[cfg(feature = "vision")]
 use crate::deform::Deform;
+#[cfg(feature = "signal")]
 use crate::fourier::{Lines, Spectrum, Tables};
+#[cfg(feature = "vision")]
 use crate::grid::Reading;
+#[cfg(feature = "ml")]
 use crate::ml::{KernelFunction, Pairs, PostTransform, RowNorm, Score, Sigmoids, Sums};
 use crate::norm::{ByRow, LocalResponse, Norm, RowInputs, RowOutputs};
+#[cfg(feature = "training")]
 use crate::optimizer::{Step, Weights};
 use crate::pooling::{Divisor, Order, Window};
+#[cfg(feature = "recurrent")]
 use crate::recurrent::{Outputs, Pass, RecurrentElement, Sequences, Strides};
 use crate::reduce::{Extreme, Reduce, Ties};
+#[cfg(feature = "vision")]
 use crate::resize::Taps;
+#[cfg(feature = "vision")]
 use crate::roi::RoiAlign;
 use crate::rotary::{Angles, Rotary};
 use crate::softmax::Softmax;
-use sardonyx_elementwise::{ElementLoops, Strided, UpdateLoops};
-use sardonyx_simd::number::{Math, Number};
+#[cfg(feature = "training")]
+use sardonyx_elementwise::UpdateLoops;
+use sardonyx_elementwise::{ElementLoops, Strided};
+#[cfg(feature = "vision")]
+use sardonyx_simd::number::Math;
+use sardonyx_simd::number::Number;
 use sardonyx_simd::{Ended, Exec, Failure, Pool};
 
 per_type! {
@@ -71,6 +84,7 @@ per_type! {
         copy::reverse_sequences = fn reverse_sequences(
             pool: &Pool, time_first: bool, dims: [usize; 3], lengths: &[i64], x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
+        #[cfg(feature = "vision")]
         grid::read_elements = fn read_elements(
             pool: &Pool, dims: [usize; 4], elements: &[usize], x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
@@ -99,10 +113,13 @@ per_type! {
             positions: &mut [i64],
         ) -> Result<(), Ended>;
         unique::keys = fn keys(pool: &Pool, dims: [usize; 3], x: &[Self], keys: &mut [u64]) -> Result<(), Ended>;
+        #[cfg(feature = "vision")]
         columns::add_columns = fn add_columns(
             exec: &Exec<'_>, axes: &[BlockAxis], x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
+        #[cfg(any(feature = "ml", feature = "vision"))]
         resize::to_reals = fn to_reals(exec: &Exec<'_>, x: &[Self], y: &mut [Self::Real]) -> Result<(), Ended>;
+        #[cfg(any(feature = "ml", feature = "vision"))]
         resize::from_reals = fn from_reals(exec: &Exec<'_>, x: &[Self::Real], y: &mut [Self]) -> Result<(), Ended>;
     }
 
@@ -117,6 +134,7 @@ per_type! {
         determinant::determinants = fn determinants(
             exec: &Exec<'_>, size: usize, x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
+        #[cfg(feature = "vision")]
         grid::coordinates = fn coordinates(
             pool: &Pool, how: Reading, sizes: &[usize], grid: &[Self], places: &mut [f64],
         ) -> Result<(), Ended>;
@@ -124,6 +142,7 @@ per_type! {
             exec: &Exec<'_>, planes: usize, window: &Window<'_>, p: u32, x: &[Self],
             scratch: &mut [<Self as Number>::Wide], y: &mut [Self],
         ) -> Result<(), Ended>;
+        #[cfg(feature = "vision")]
         roi::max_roi_pool = fn max_roi_pool(
             exec: &Exec<'_>, cells: [usize; 2], dims: [usize; 4], x: &[Self], regions: &[[i64; 5]],
             y: &mut [Self],
@@ -159,6 +178,7 @@ per_type! {
         norm::rms_norm = fn rms_norm(
             exec: &Exec<'_>, dims: [usize; 2], inputs: RowInputs<'_, Self>, y: &mut [Self], sum: Option<&mut [Self]>,
         ) -> Result<(), Ended>;
+        #[cfg(feature = "signal")]
         fourier::transform = fn fourier_transform(
             exec: &Exec<'_>, tables: &Tables, spectrum: Spectrum, lines: Lines, window: Option<&[Self]>, x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
@@ -181,7 +201,10 @@ per_type! {
             indices: &mut [i64],
         ) -> Result<(), Ended>;
     }
+}
 
+#[cfg(feature = "vision")]
+per_type! {
     /// Loops of the types in which elements are interpolated.
     trait ResizeLoops: Math for [f32, f64] {
         deform::deformed_patches = fn deformed_patches(
@@ -200,7 +223,10 @@ per_type! {
             exec: &Exec<'_>, dims: [usize; 3], taps: &Taps<'_, Self>, x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
     }
+}
 
+#[cfg(feature = "ml")]
+per_type! {
     /// Loops of the types that features have.
     trait FeatureLoops: Loops for [f32, f64, i32, i64] {
         ml::scale = fn scale_features(
@@ -241,7 +267,10 @@ per_type! {
             y: &mut [Self],
         ) -> Result<(), Ended>;
     }
+}
 
+#[cfg(feature = "recurrent")]
+per_type! {
     /// Loops of the types that layers with states compute in.
     trait RecurrentLoops: RecurrentElement for [f32, f64] {
         recurrent::recur = fn recur(
@@ -249,7 +278,10 @@ per_type! {
             outputs: Option<Outputs<'_, Self>>, scratch: &mut [Self],
         ) -> Result<(), Ended>;
     }
+}
 
+#[cfg(feature = "training")]
+per_type! {
     /// Loops of training, in the types that it computes in.
     trait TrainingLoops: UpdateLoops for [f32, f64] {
         optimizer::step = fn optimizer_step(exec: &Exec<'_>, step: Step, weights: Weights<'_, Self>) -> Result<(), Ended>;

@@ -1,10 +1,11 @@
 //! Pooling over spatial windows of any number of dims.
 //!
-//! The one idea: an output row is accumulated tap by tap. The outputs whose windows do not touch
-//! the left and right edges form one range, known before the loop; over it the inner loop reads a
-//! contiguous (or evenly strided) piece of an input row per tap, without any test. The few others
-//! are done one by one. Padding is never read: it does not win a maximum and adds nothing to a sum.
+//! The one idea: the rows of a window are folded before its columns, for all outputs of a row at
+//! once, with neutral elements where there is padding. So the time does not grow with the number of
+//! elements of a window, and no loop asks where the input ends. Positions of maxima are found tap
+//! by tap instead.
 
+#[cfg(feature = "training")]
 pub(crate) mod gradient;
 pub(crate) mod taps;
 
@@ -12,13 +13,15 @@ use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::reduce::{Fold, Maximum, Sum, run_block};
+use crate::wide::{Slices, by_slices};
+#[cfg(feature = "training")]
 pub use gradient::max_pool_gradient;
 use sardonyx_simd::Exec;
 use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::{fill, rows};
 use sardonyx_simd::number::{Arith, Number};
 use sardonyx_simd::{Ended, Level, Loop};
-use taps::{TILE, Taps};
+use taps::Taps;
 
 /// The geometry of a pooling. All lists have one entry per spatial dim, and there is at least one.
 ///
@@ -48,6 +51,12 @@ impl Window<'_> {
         assert!(!self.strides.contains(&0) && !self.dilations.contains(&0), "steps of zero");
         assert_eq!(x, planes * self.input.iter().product::<usize>(), "the input has other dims");
         assert_eq!(y, planes * self.output.iter().product::<usize>(), "the output has other dims");
+    }
+
+    /// Returns the planes as slices that are pooled one by one.
+    fn slices(&self, planes: usize) -> Slices {
+        let (input, output) = (self.input.iter().product(), self.output.iter().product());
+        Slices { count: planes, input, output, work: output * self.taps() }
     }
 
     pub(crate) fn taps(&self) -> usize {
@@ -91,8 +100,11 @@ pub fn max_pool<T: Number>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
-    let finish = |max, _| T::narrow(max);
-    pooled(exec, planes, window, x, y, Pooling { fold: Maximum, finish, divisor: None })
+    window.check(planes, x.len(), y.len());
+    by_slices(exec, window.slices(planes), Some(x), y, &|exec, planes, x, y| {
+        let pooling = Pooling { fold: Maximum, finish: |max, _| max, divisor: None };
+        pooled(exec, planes.len(), window, x, y, pooling)
+    })
 }
 
 /// The average of each window; see [`max_pool`] for the rest. A window without anything to divide
@@ -109,7 +121,10 @@ pub fn average_pool<T: Number>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
-    sum_pool(exec, planes, window, Some(divisor), x, y)
+    window.check(planes, x.len(), y.len());
+    by_slices(exec, window.slices(planes), Some(x), y, &|exec, planes, x, y| {
+        sum_pool(exec, planes.len(), window, Some(divisor), x, y)
+    })
 }
 
 /// The sum of each window, divided by what `divisor` says. [`average_pool`] and [`lp_pool`] share
@@ -248,104 +263,233 @@ fn pooled<T: Number, F: Fold>(
     let Pooling { fold, finish, divisor } = what;
     window.check(planes, x.len(), y.len());
     let level = Level::new(isa);
-    let width = window.width();
-    rows(pool, y, width.max(1), width * window.taps(), |first, y| {
-        T::run(level, PooledRows { fold, window, x, y, first, finish, divisor });
+    let columns = &Columns::new(window);
+    let in_width = window.input[window.input.len() - 1];
+    let work = in_width * (window.taps() / columns.kernel.max(1)) + window.width() * columns.kernel;
+    rows(pool, y, window.width().max(1), work, |first, y| {
+        with_scratch_of::<T::Wide, _>(columns.len(), |lines| {
+            with_scratch_of::<T::Wide, _>(columns.rows * columns.pitch + GROUP, |sums| {
+                with_scratch_of::<T::Wide, _>(in_width, |row| {
+                    let rows = PooledRows {
+                        fold,
+                        window,
+                        columns,
+                        x,
+                        y,
+                        first,
+                        finish,
+                        divisor,
+                        lines,
+                        sums,
+                        row,
+                    };
+                    T::run(level, rows);
+                });
+            });
+        });
     })
 }
 
 /// Geometry: outputs that fill vectors: one of AVX-512, two of AVX2.
 const GROUP: usize = 16;
+/// Cache: columns of a band of output rows, which stay in a first-level cache beside sums.
+const BAND: usize = 4096;
 
-/// Output rows from number `first` on.
-struct PooledRows<'a, T, F, G> {
+/// Columns of all rows of a window, as the loops over taps read them: with neutral elements where
+/// there is padding, and so that neighbouring outputs have neighbouring columns at each tap.
+/// Columns whose distance is a multiple of the stride are a phase, whose lines for the output rows
+/// of a band follow one another.
+struct Columns {
+    /// Columns of a line.
+    pitch: usize,
+    /// Phases that taps meet.
+    phases: usize,
+    /// Output rows of a band.
+    rows: usize,
+    stride: usize,
+    dilation: usize,
+    kernel: usize,
+    pad: usize,
+}
+
+impl Columns {
+    fn new(window: &Window<'_>) -> Columns {
+        let last = window.input.len() - 1;
+        let [kernel, stride, dilation, pad] =
+            [window.kernel, window.strides, window.dilations, window.pads_begin]
+                .map(|list| list[last]);
+        let reach = kernel.saturating_sub(1) * dilation;
+        let phases = if kernel == 1 { 1 } else { stride.min(reach + 1) };
+        let pitch = window.width() + reach / stride;
+        let rows = (BAND / (pitch * phases).max(1)).max(1);
+        Columns { pitch, phases, rows, stride, dilation, kernel, pad }
+    }
+
+    /// Returns the elements of a band, with room for a group after the last.
+    fn len(&self) -> usize {
+        self.phases * self.rows * self.pitch + GROUP
+    }
+}
+
+/// Output rows from number `first` on. Rows of a window are folded first, all columns at a time,
+/// then its columns: as many steps as a window has rows and columns, not as it has elements.
+struct PooledRows<'a, T: Number, F, G> {
     fold: F,
     window: &'a Window<'a>,
+    columns: &'a Columns,
     x: &'a [T],
     y: &'a mut [T],
     first: usize,
-    /// From the accumulated value and the divisor to the result.
+    /// Returns the result of the accumulated value and the divisor.
     finish: G,
     divisor: Option<Divisor>,
+    /// Room for the columns of a band and for its sums.
+    lines: &'a mut [T::Wide],
+    sums: &'a mut [T::Wide],
+    /// Room for a row of columns, where these are cut into phases.
+    row: &'a mut [T::Wide],
 }
 
 impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> Loop for PooledRows<'_, T, F, G> {
     type Out = ();
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
-        let PooledRows { fold, window, x, y, first, finish, divisor } = self;
-        let last = window.input.len() - 1;
-        let (width, in_width, kernel) = (window.width(), window.input[last], window.kernel[last]);
-        let (stride, dilation) = (window.strides[last], window.dilations[last]);
-        // The outputs whose windows are inside along the last dim: those that see the first and the
-        // last tap.
-        let low = taps::outputs(window, 0, width);
-        let high = taps::outputs(window, kernel.max(1) - 1, width);
-        let interior = low.start.max(high.start)..low.end.min(high.end);
-        let interior = interior.start.min(interior.end)..interior.end;
-        let mut sums = [fold.start::<T::Wide>(); TILE];
-        for (i, y) in y.chunks_exact_mut(width).enumerate() {
-            let mut taps = Taps::new(window, first + i);
-            let outer_count = divisor.map_or(1, |divisor| taps.divisor(window, divisor));
-            for o in (0..interior.start).chain(interior.end..width) {
-                let inside = taps::inside(window, last, o);
-                let mut sum = fold.start::<T::Wide>();
-                taps.restart();
-                while let Some(row) = taps.next_row(window) {
-                    for k in inside.clone() {
-                        let column = o * stride + k * dilation - window.pads_begin[last];
-                        sum = fold.step(sum, x[row * in_width + column].widen());
-                    }
-                }
-                let count = divisor.map_or(1, |divisor| taps::count(window, last, o, divisor));
-                y[o] = finish(sum, outer_count * count);
+    fn run<const FMA: bool>(mut self) {
+        let width = self.window.width();
+        let rows = self.y.len() / width.max(1);
+        self.lines.fill(self.fold.start());
+        for start in (0..rows).step_by(self.columns.rows) {
+            let band = start..rows.min(start + self.columns.rows);
+            for row in band.clone() {
+                self.fold_rows(row, row - start);
             }
-            // Every tap goes to the same accumulators at the same addresses. Ranges that start
-            // elsewhere for some taps would read vectors across two that were just written, which
-            // processors cannot forward.
-            let mut done = interior.start;
-            while done < interior.end {
-                let left = interior.end - done;
-                let (o, n) = if left >= GROUP {
-                    (done, left.min(TILE) / GROUP * GROUP)
-                } else if interior.len() >= GROUP {
-                    // A few outputs twice are cheaper than a few one by one.
-                    (interior.end - GROUP, GROUP)
-                } else {
-                    (done, left)
-                };
-                done = o + n;
-                let start = o * stride - window.pads_begin[last];
-                let y = &mut y[o..o + n];
-                let sums = &mut sums[..y.len()];
-                sums.fill(fold.start());
-                taps.restart();
-                while let Some(row) = taps.next_row(window) {
-                    let x = &x[row * in_width..][..in_width];
-                    if width == 1 && dilation == 1 {
-                        // A single output per row, as in global pooling: its taps are a run.
-                        for x in x[start..start + kernel].chunks(1024) {
-                            sums[0] = fold.join(sums[0], run_block(fold, x));
-                        }
-                        continue;
-                    }
-                    for k in 0..kernel {
-                        accumulate(fold, sums, &x[start + k * dilation..], stride);
-                    }
-                }
-                let count = divisor.map_or(1, |_| outer_count * kernel);
-                for (y, sum) in y.iter_mut().zip(sums) {
-                    *y = finish(*sum, count);
-                }
+            self.fold_columns(band.len());
+            for row in band {
+                self.write(row, row - start);
             }
         }
     }
 }
 
-/// Folds `x[0], x[stride], ..` into `sums`.
-#[inline(always)]
-fn accumulate<T: Number, F: Fold>(fold: F, sums: &mut [T::Wide], x: &[T], stride: usize) {
-    each_strided(x, stride, sums.len(), |i, x| sums[i] = fold.step(sums[i], x.widen()));
+impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> PooledRows<'_, T, F, G> {
+    /// Folds the rows under output row `row`, which is number `index` of its band.
+    #[inline(always)]
+    fn fold_rows(&mut self, row: usize, index: usize) {
+        let PooledRows { fold, window, columns, x, first, .. } = *self;
+        let last = window.input.len() - 1;
+        let in_width = window.input[last];
+        let mut taps = Taps::new(window, first + row);
+        let line = index * columns.pitch;
+        let Some(first_row) = taps.next_row(window) else {
+            for phase in 0..columns.phases {
+                let line = phase * columns.rows * columns.pitch + line;
+                self.lines[line..][..columns.pitch].fill(fold.start());
+            }
+            return;
+        };
+        let is_whole = columns.stride == 1;
+        let to = if is_whole {
+            // Windows that end before the row does leave the rest.
+            let line = &mut self.lines[line..][..columns.pitch];
+            let inside = line.split_at_mut(columns.pad.min(columns.pitch)).1;
+            let count = in_width.min(inside.len());
+            &mut inside[..count]
+        } else {
+            &mut self.row[..in_width]
+        };
+        let widened = x[first_row * in_width..][..to.len()].iter().map(|x| x.widen());
+        to.iter_mut().zip(widened).for_each(|(to, x)| *to = x);
+        while let Some(row) = taps.next_row(window) {
+            let x = &x[row * in_width..][..to.len()];
+            to.iter_mut().zip(x).for_each(|(to, x)| *to = fold.step(*to, x.widen()));
+        }
+        if is_whole {
+            return;
+        }
+        for phase in 0..columns.phases {
+            // The first column of the phase that is inside.
+            let skipped = columns.pad.saturating_sub(phase).div_ceil(columns.stride);
+            let column = phase + skipped * columns.stride - columns.pad;
+            let line = phase * columns.rows * columns.pitch + line + skipped;
+            let Some(from) = self.row[..in_width].get(column..) else { continue };
+            let count = columns.pitch.saturating_sub(skipped);
+            let count = count.min(from.len().div_ceil(columns.stride));
+            if count > 0 {
+                let to = &mut self.lines[line..][..count];
+                each_strided(from, columns.stride, count, |i, x| to[i] = x);
+            }
+        }
+    }
+
+    /// Folds the columns of the windows of a band of `rows` output rows.
+    #[inline(always)]
+    fn fold_columns(&mut self, rows: usize) {
+        let PooledRows { fold, window, columns, .. } = *self;
+        let (pitch, width) = (columns.pitch, window.width());
+        if width == 1 && columns.dilation == 1 && columns.stride == 1 {
+            // A single output per row, as in global pooling: its taps are a run.
+            for row in 0..rows {
+                let line = &self.lines[row * pitch..][..columns.kernel];
+                let runs = line.chunks(1024).map(|run| run_block(fold, run));
+                self.sums[row * pitch] = runs.fold(fold.start(), |sum, run| fold.join(sum, run));
+            }
+            return;
+        }
+        let phase_len = columns.rows * pitch;
+        let phase_step = columns.dilation % columns.stride;
+        let offset_step = columns.dilation / columns.stride;
+        // Lines of a band are one line if what lies between their outputs is short.
+        let groups = width.div_ceil(GROUP);
+        let (lines, groups, pitch) = if pitch <= groups * GROUP {
+            (1, ((rows - 1) * pitch + width).div_ceil(GROUP), 0)
+        } else {
+            (rows, groups, pitch)
+        };
+        for line in 0..lines {
+            for group in 0..groups {
+                let at = line * pitch + group * GROUP;
+                let mut sums = [fold.start::<T::Wide>(); GROUP];
+                // Phase of a tap, and its distance in columns from the first tap of the phase.
+                let (mut phase, mut offset) = (0, 0);
+                for _ in 0..columns.kernel {
+                    let from = &self.lines[phase * phase_len + offset + at..][..GROUP];
+                    for (sum, x) in sums.iter_mut().zip(from) {
+                        *sum = fold.step(*sum, *x);
+                    }
+                    (phase, offset) = (phase + phase_step, offset + offset_step);
+                    if phase >= columns.stride {
+                        (phase, offset) = (phase - columns.stride, offset + 1);
+                    }
+                }
+                self.sums[at..][..GROUP].copy_from_slice(&sums);
+            }
+        }
+    }
+
+    /// Writes output row `row`, which is number `index` of its band.
+    #[inline(always)]
+    fn write(&mut self, row: usize, index: usize) {
+        let PooledRows { window, columns, first, divisor, ref finish, .. } = *self;
+        let width = window.width();
+        let sums = &self.sums[index * columns.pitch..][..width];
+        let y = &mut self.y[row * width..][..width];
+        let Some(divisor) = divisor else {
+            y.iter_mut().zip(sums).for_each(|(y, sum)| *y = finish(*sum, 1));
+            return;
+        };
+        let rows = Taps::new(window, first + row).divisor(window, divisor);
+        let last = window.input.len() - 1;
+        // Outputs whose windows are inside: those that meet the first and the last tap there.
+        let low = taps::outputs(window, 0, width);
+        let high = taps::outputs(window, columns.kernel.max(1) - 1, width);
+        let inside = low.start.max(high.start)..low.end.min(high.end);
+        let inside = inside.start.min(inside.end)..inside.end;
+        for o in (0..inside.start).chain(inside.end..width) {
+            y[o] = finish(sums[o], rows * taps::count(window, last, o, divisor));
+        }
+        let count = rows * columns.kernel;
+        let y = &mut y[inside.clone()];
+        y.iter_mut().zip(&sums[inside]).for_each(|(y, sum)| *y = finish(*sum, count));
+    }
 }
 
 /// As [`max_pool`], with the position of each greatest element (the first of equals; the first NaN

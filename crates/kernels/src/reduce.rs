@@ -74,7 +74,8 @@ pub fn reduce<T: Number>(
             ($fold:ident, $finish:expr) => {{
                 let (kept, reduced) = (&kept, &reduced);
                 let finish = $finish;
-                T::run(level, Reduction { fold: $fold, x, kept, reduced, start, out, finish })
+                let fold = $fold;
+                T::run(level, Reduction { level, fold, x, kept, reduced, start, out, finish })
             }};
         }
         // One loop for all that fold alike.

@@ -82,20 +82,22 @@ pub fn along_axis<R: Math>(
 /// Elements in the type in which they are interpolated.
 pub fn to_reals<T: Number>(exec: &Exec<'_>, x: &[T], y: &mut [T::Real]) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "as many elements");
-    fill(exec.pool, y, 1, |first, y| {
-        for (y, x) in y.iter_mut().zip(&x[first..]) {
-            *y = x.to_real();
-        }
-    })
+    let level = Level::new(exec.isa);
+    fill(exec.pool, y, 1, |first, y| T::to_reals_all(level, &x[first..][..y.len()], y))
 }
 
 /// Elements from what was interpolated: integers are rounded to the nearest, ties to even, and
 /// saturate.
 pub fn from_reals<T: Number>(exec: &Exec<'_>, x: &[T::Real], y: &mut [T]) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "as many elements");
+    let level = Level::new(exec.isa);
     fill(exec.pool, y, 1, |first, y| {
-        for (y, x) in y.iter_mut().zip(&x[first..]) {
-            *y = T::from_real(if T::IS_FLOAT { *x } else { x.round_even() });
+        let x = &x[first..][..y.len()];
+        if T::IS_FLOAT {
+            return T::from_reals_all(level, x, y);
+        }
+        for (y, x) in y.iter_mut().zip(x) {
+            *y = T::from_real(x.round_even());
         }
     })
 }

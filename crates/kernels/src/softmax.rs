@@ -5,6 +5,7 @@
 //! are kept as in [`reduce`](super::reduce).
 
 use crate::reduce::{Maximum, Sum, run};
+use crate::wide::{Slices, by_slices};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::number::{Arith, Math, Number};
@@ -34,7 +35,11 @@ pub fn softmax<T: Number>(
     y: &mut [T],
 ) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "one output per input");
-    apply(exec, op, dims, Some(x), y)
+    let [outer, axis, inner] = dims;
+    assert_eq!(y.len(), outer * axis * inner, "the output has other dims");
+    by_slices(exec, slices(dims), Some(x), y, &|exec, slices, x, y| {
+        apply(exec, op, [slices.len(), axis, inner], Some(x), y)
+    })
 }
 
 /// Computes `x = op(x)` along the middle one of the dims `[outer, axis, inner]`.
@@ -48,12 +53,25 @@ pub fn softmax_in_place<T: Number>(
     dims: [usize; 3],
     x: &mut [T],
 ) -> Result<(), Ended> {
-    apply(exec, op, dims, None, x)
+    let [_, axis, inner] = dims;
+    if let Some(x) = T::as_wide_mut(x) {
+        return apply(exec, op, dims, None, x);
+    }
+    assert_eq!(x.len(), dims.iter().product(), "the output has other dims");
+    by_slices(exec, slices(dims), None, x, &|exec, slices, x, y| {
+        apply(exec, op, [slices.len(), axis, inner], Some(x), y)
+    })
+}
+
+/// Returns the slices that are computed one by one.
+fn slices([outer, axis, inner]: [usize; 3]) -> Slices {
+    let len = axis * inner;
+    Slices { count: outer, input: len, output: len, work: COST * len }
 }
 
 /// Computes `op` in place over `y`. Copies `x` into it piece by piece, so that a piece is in the
 /// cache.
-fn apply<T: Number>(
+fn apply<T: Arith>(
     exec: &Exec<'_>,
     op: Softmax,
     [outer, axis, inner]: [usize; 3],
@@ -110,11 +128,6 @@ pub(crate) fn each_row<'a, T: Number>(
     })
 }
 
-/// Whether elements can hold the exponentials without rounding, so that these are taken once.
-fn holds_exponentials<T: Number>(op: Softmax) -> bool {
-    size_of::<T>() == size_of::<T::Real>() && op == Softmax::Softmax
-}
-
 /// One row in place.
 pub(crate) struct Row<'a, T> {
     pub(crate) op: Softmax,
@@ -140,7 +153,7 @@ impl<T: Number> Loop for Row<'_, T> {
             return;
         }
         let max = T::narrow(max).to_real();
-        if holds_exponentials::<T>(op) {
+        if op == Softmax::Softmax {
             for x in row.iter_mut() {
                 *x = T::from_real(Math::exp_nonpositive::<FMA>(x.to_real().sub(max)));
             }
@@ -159,16 +172,9 @@ impl<T: Number> Loop for Row<'_, T> {
             }
             sum += run(Sum, &block[..x.len()]).to_f64();
         }
-        if op == Softmax::Softmax {
-            let scale = T::Real::from_f64(1.0 / sum);
-            for x in row {
-                *x = T::from_real(Math::exp_nonpositive::<FMA>(x.to_real().sub(max)).mul(scale));
-            }
-        } else {
-            let log = T::Real::from_f64(sum.ln());
-            for x in row {
-                *x = T::from_real(x.to_real().sub(max).sub(log));
-            }
+        let log = T::Real::from_f64(sum.ln());
+        for x in row {
+            *x = T::from_real(x.to_real().sub(max).sub(log));
         }
     }
 }
@@ -266,7 +272,7 @@ impl<T: Number> Loop for Columns<'_, T> {
             }
             return;
         }
-        let holds = holds_exponentials::<T>(self.op);
+        let holds = self.op == Softmax::Softmax;
         let mut sums = [0.0; COLUMNS];
         for i in 0..self.axis {
             let columns = self.row(i).iter_mut().zip(&max).zip(&mut sums);
@@ -295,12 +301,7 @@ impl<T: Number> Loop for Columns<'_, T> {
                 continue;
             }
             for ((x, max), last) in self.row(i).iter_mut().zip(&max).zip(&last) {
-                let shifted = x.to_real().sub(*max);
-                *x = T::from_real(if self.op == Softmax::Softmax {
-                    Math::exp_nonpositive::<FMA>(shifted).mul(*last)
-                } else {
-                    shifted.sub(*last)
-                });
+                *x = T::from_real(x.to_real().sub(*max).sub(*last));
             }
         }
     }

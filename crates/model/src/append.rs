@@ -198,6 +198,20 @@ impl Model {
         }
     }
 
+    /// Lists initializers of a graph among its inputs, too, as their defaults.
+    pub fn make_inputs_of_initializers(&mut self, graph: GraphId, values: &[ValueId]) {
+        let wanted: HashSet<ValueId> = values.iter().copied().collect();
+        let initializers = self.graphs[graph].initializers.iter();
+        let chosen = initializers.filter_map(|found| {
+            let value = found.value.filter(|value| wanted.contains(value))?;
+            Some((value, type_of(found.tensor.data_type, &found.tensor.dims)))
+        });
+        let chosen: Vec<(ValueId, TypeProto)> = chosen.collect();
+        for (value, ty) in chosen {
+            self.make_input(graph, value, Some(ty));
+        }
+    }
+
     /// Adds an empty graph without a parent.
     pub fn add_graph(&mut self, name: &str) -> GraphId {
         let name = Some(self.intern(name));

@@ -372,6 +372,33 @@ impl Model {
         value
     }
 
+    /// Defines `value`, which must be undefined, by a new initializer of a graph, to which the
+    /// value belongs then. The value gets the name `name`, if one is given.
+    pub fn define_initializer(
+        &mut self,
+        graph: GraphId,
+        value: ValueId,
+        mut tensor: TensorProto,
+        name: Option<Symbol>,
+    ) {
+        let initializers = &mut self.graphs[graph].initializers;
+        let found = &mut self.values[value];
+        found.name = name.unwrap_or(found.name);
+        found.graph = graph;
+        found.producer = Producer::Initializer(initializers.len() as u32);
+        tensor.name = Some(found.name);
+        initializers.push(Initializer { value: Some(value), tensor });
+    }
+
+    /// Replaces the list of inputs of a graph.
+    pub fn list_inputs(&mut self, graph: GraphId, inputs: Vec<ValueInfo>) {
+        self.graphs[graph].inputs = inputs;
+        let inputs = self.graphs[graph].inputs.iter().enumerate();
+        for (index, value) in inputs.filter_map(|(index, info)| Some((index, info.value?))) {
+            self.values[value].producer = Producer::Input(index as u32);
+        }
+    }
+
     /// Adds a constant of zeros to a graph, as a sparse tensor without values: a few bytes for any
     /// size. Sparse tensors cannot have zero dimensions or a dimension of size 0.
     pub fn add_sparse_zeros(

@@ -129,6 +129,11 @@ impl MadeNodes {
         self.gone.insert(node);
     }
 
+    /// Forgets which small constants were made, after some of them were removed.
+    pub fn forget_constants(&mut self) {
+        self.constants.clear();
+    }
+
     /// Whether nodes are yet to be inserted or removed.
     pub fn is_waiting(&self) -> bool {
         !self.beside.is_empty() || !self.gone.is_empty()

@@ -451,7 +451,7 @@ impl Attributes for Adapt<'_> {
         model.attribute_value(model.attribute_of(self.node(), name)?, None)
     }
 
-    /// An empty text counts as absent: it means the default of the word that it stands for.
+    /// Returns a text; an empty one counts as absent, and means the default of its word.
     fn string(&self, name: &str) -> Option<String> {
         match self.attribute(name)? {
             AttrValue::String(text) if text.is_empty() => None,
@@ -460,7 +460,8 @@ impl Attributes for Adapt<'_> {
         }
     }
 
-    /// A present attribute without elements is an empty list, whatever type it declares.
+    /// Returns a list; a present attribute without elements is an empty one, whatever type it
+    /// declares.
     fn ints(&self, name: &str) -> Option<Vec<i64>> {
         match self.attribute(name) {
             Some(AttrValue::Ints(values)) => Some(values.into_owned()),

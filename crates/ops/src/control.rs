@@ -18,8 +18,8 @@ use crate::tensor::transpose::TRANSPOSE;
 use crate::tensor::unsqueeze::UNSQUEEZE;
 use crate::typeset::TypeSet;
 
-/// Types of the values that graphs take and return: tensors, and sequences and optionals of these.
-/// Sequences in optionals never gained the newer element types.
+/// Makes the set of types that graphs take and return: tensors, and sequences and optionals of
+/// these. Sequences in optionals never gained the newer element types.
 const fn carried_types(tensors: TypeSet) -> TypeSet {
     tensors
         .and(tensors.as_sequences())

@@ -511,7 +511,8 @@ mod tests {
         assert!(found.contains("Shape(a)"), "{found}");
     }
 
-    /// The remainder follows the divisor, as for -7 and 3: -7 - (-2) * 3 = -1, and -1 + 3 = 2.
+    /// Checks that the remainder follows the divisor, as for -7 and 3: -7 - (-2) * 3 = -1, and -1 +
+    /// 3 = 2.
     #[test]
     fn integers_divide_towards_zero() {
         check(vec![(

@@ -23,7 +23,7 @@ pub(crate) type BodyFn = fn(&Expand<'_>) -> Option<String>;
 pub(crate) type ReasonedFn = fn(&Expand<'_>) -> Result<String, String>;
 
 /// Builds the nodes that replace a call for which the function is wrong. Returns `None` for other
-/// calls, or the reason why there are no such nodes.
+/// calls, or the reason why it cannot.
 pub(crate) type CallBodyFn = fn(&Expand<'_>) -> Result<Option<String>, String>;
 
 /// Nodes in ONNX text, or their builder.

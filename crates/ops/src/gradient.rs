@@ -533,7 +533,7 @@ impl<'c> Expr<'c> {
         self.op_with("Shape", &[], &attributes).with_elem(DataType::Int64)
     }
 
-    /// Sums over axes, which stay with size 1 if `keeps`.
+    /// Adds up the elements over axes, which stay with size 1 if `keeps`.
     pub(crate) fn sum(self, axes: &[i64], keeps: bool) -> Expr<'c> {
         let axes = Expr::constant(self.nodes, &ints(axes));
         self.op_with("ReduceSum", &[axes], &[("keepdims", AttrValue::Int(keeps.into()))])
@@ -673,8 +673,8 @@ impl<'c> Expr<'c> {
         self.op_with("Or", &[other], &[])
     }
 
-    /// Sums magnitudes over axes, which stay with size 1. The result is 0 if all elements are 0,
-    /// and not finite if any element is not.
+    /// Adds up the magnitudes over axes, which stay with size 1. The result is 0 if all elements
+    /// are 0, and not finite if any element is not.
     pub(crate) fn sum_magnitudes(self, axes: &[i64]) -> Expr<'c> {
         let axes = Expr::constant(self.nodes, &ints(axes));
         self.op_with("ReduceL1", &[axes], &[("keepdims", AttrValue::Int(1))])

@@ -393,8 +393,8 @@ impl<'a> Infer<'a> {
         }
     }
 
-    /// Infers a graph that is an attribute from the known facts about its inputs. `None` if there
-    /// is no such graph, or the context cannot infer graphs.
+    /// Infers a graph that is an attribute from the known facts about its inputs. `None`
+    /// without such a graph, or if the context cannot infer graphs.
     pub fn subgraph(
         &self,
         attribute: &str,

@@ -464,7 +464,7 @@ impl Registry {
         all.into_iter()
     }
 
-    /// Returns the oldest and the newest version of an operator set; `None` if there is no such
+    /// Returns the oldest and the newest version of an operator set; `None` for an unknown
     /// set.
     pub fn versions(&self, domain: &str) -> Option<(u32, u32)> {
         let domain = normalize_domain(domain);
@@ -533,7 +533,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Unknown`] if there is no such version.
+    /// [`RegistryError::Unknown`] for an unknown version.
     pub fn remove(&mut self, domain: &str, name: &str, since: u32) -> Result<(), RegistryError> {
         let domain = normalize_domain(domain);
         if !self.has_version(domain, name, since) {

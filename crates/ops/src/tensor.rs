@@ -233,7 +233,7 @@ pub(crate) mod testing {
         text + &format!("{} outputs", model.outputs(node).iter().flatten().count())
     }
 
-    /// SHAPE-16: unknown types and unknown ranks of inputs are not errors in any version.
+    /// Checks SHAPE-16: unknown types and unknown ranks of inputs are not errors in any version.
     #[test]
     fn unknown_inputs_are_not_errors() {
         let all: [(&OpDef, usize); 26] = [

@@ -55,8 +55,8 @@ fn only_neighbours_have_a_boundary() {
     }
 }
 
-/// A node that stays unchanged satisfies the target's schema: going up, whatever the older schema
-/// allows; going down, whatever both allow.
+/// Checks that a node which stays unchanged satisfies the target's schema: going up, whatever the
+/// older schema allows; going down, whatever both allow.
 #[test]
 fn unchanged_nodes_fit_the_schemas() {
     let mut wrong = String::new();

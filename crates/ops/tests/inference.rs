@@ -179,7 +179,7 @@ fn nothing_makes_a_rule_panic() {
     }
 }
 
-/// SHAPE-16+: unknown inputs and unknown ranks are not errors in any version.
+/// Checks SHAPE-16+: unknown inputs and unknown ranks are not errors in any version.
 #[test]
 fn unknown_inputs_are_not_errors() {
     for operator in Registry::standard().operators() {

@@ -8,6 +8,7 @@
 //! what Sardonyx does not have ([`refused`]). Messages name no language.
 
 mod bindings;
+mod config;
 mod error;
 mod opening;
 pub mod options;

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
+use sardonyx::edit::{SimplifyLevel, SimplifyOptions};
 use sardonyx::tool::{ModelExt, NEWEST_IR_VERSION};
 use sardonyx::value::Buffer;
-use sardonyx::{ErrorKind, Model, OpenOptions, Tensor};
+use sardonyx::{ErrorKind, Model, OpenOptions, SaveOptions, Tensor};
 
 use crate::error::Error;
 use crate::options::{GivenInitializer, SessionOptions};
@@ -128,7 +129,8 @@ impl<'o, V> Opening<'o, V> {
     ///
     /// # Errors
     ///
-    /// The directory of data files does not exist; memory is refused.
+    /// The directory of data files does not exist; memory is refused; the simplified model cannot
+    /// be made or written.
     pub fn finish(self) -> Result<Opened, Error> {
         let Opening { mut model, source, options } = self;
         model.declare_dictionary_rows();
@@ -139,6 +141,9 @@ impl<'o, V> Opening<'o, V> {
         if is_bytes && options.files.is_empty() && !model.external_files().is_empty() {
             let directory = options.data_directory().map_or(Path::new("."), Path::new);
             model.set_data_directory(directory).map_err(|error| of_model(&error, source))?;
+        }
+        if let Some(path) = options.optimized_model() {
+            write_simplified(&model, &path).map_err(|error| of_model(&error, source))?;
         }
         // A session reads the declarations of its model for as long as it lives.
         let model = model.with_own_structure().map_err(|error| of_model(&error, source))?;
@@ -153,6 +158,13 @@ impl<'o, V> Opening<'o, V> {
             model,
         })
     }
+}
+
+/// Simplifies a model at its own operator set versions, and writes the result.
+fn write_simplified(model: &Model, path: &Path) -> Result<(), sardonyx::Error> {
+    let options = SimplifyOptions::new().level(SimplifyLevel::Close);
+    let (simplified, _) = model.simplify(&options).map_err(sardonyx::Error::from)?;
+    SaveOptions::new().save(&simplified, path).map(drop)
 }
 
 /// Gives an error of opening a model or of making a session its status.
@@ -242,6 +254,21 @@ mod tests {
         options.values.add_entry(crate::options::DATA_DIRECTORY_KEY.into(), "/nowhere".into());
         let error = run(&options).unwrap_err();
         assert!(error.to_string().contains("nowhere"), "{error}");
+    }
+
+    #[test]
+    fn the_simplified_model_is_written() {
+        let path = std::env::temp_dir().join(format!("simplified-{}.onnx", std::process::id()));
+        let text = TEXT.replace("t = Mul (x, w)", "i = Identity (x) t = Mul (i, v)");
+        let source = Source::Bytes(Model::from_text(&text).unwrap().to_bytes().into());
+        let mut options = Options::default();
+        let given = crate::options::OptionValue::Text(path.clone().into());
+        options.values.set(crate::options::OPTIMIZED_MODEL, given).unwrap();
+        opened(&source, &options).unwrap();
+        let written = Model::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((written.node_count(), written.opsets()[0].version), (2, 17));
+        assert_eq!(written.inputs()[0].to_string(), "x: float[N]");
     }
 
     #[test]

@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 use sardonyx::value::Buffer;
 use sardonyx::{ErrorKind, StopFlag};
 
+use crate::config;
 use crate::error::Error;
 use crate::status::Status;
 
@@ -140,7 +142,7 @@ pub const THREADS: &str = "intra_op_num_threads";
 pub const PROFILING: &str = "enable_profiling";
 /// Beginning of the name of a profile.
 pub const PROFILE_PREFIX: &str = "profile_file_prefix";
-/// Path of the optimized model, which Sardonyx does not write.
+/// Path to which the model is written once it is simplified.
 pub const OPTIMIZED_MODEL: &str = "optimized_model_filepath";
 
 const NO_LOG: &str = "Accepted and ignored: Sardonyx writes no log.";
@@ -192,7 +194,7 @@ pub const SESSION_OPTIONS: [OptionInfo; 16] = [
     option(
         OPTIMIZED_MODEL,
         OptionDefault::Text(""),
-        "Accepted with a warning: Sardonyx writes no optimized model.",
+        "Path to which the simplified model is written, at its own operator set versions. Results of the model change by rounding.",
     ),
     option(
         "use_deterministic_compute",
@@ -412,13 +414,16 @@ impl<V> SessionOptions<V> {
         self.values.entry(DATA_DIRECTORY_KEY).ok()
     }
 
-    /// Warnings about options whose effect a caller would miss.
+    /// Path to which the simplified model is written.
+    pub fn optimized_model(&self) -> Option<PathBuf> {
+        let path = self.values.text(OPTIMIZED_MODEL);
+        (!path.is_empty()).then(|| path.into())
+    }
+
+    /// Warnings about entries whose effect a caller would miss.
     pub fn warnings(&self) -> Vec<String> {
-        let has_path = !self.values.text(OPTIMIZED_MODEL).is_empty();
-        let warning = format!(
-            "the option '{OPTIMIZED_MODEL}' is ignored: Sardonyx writes no optimized model"
-        );
-        has_path.then_some(warning).into_iter().collect()
+        let entries = self.values.entries();
+        entries.filter_map(|(key, value)| config::warn_of(key, value.to_str()?)).collect()
     }
 }
 
@@ -528,9 +533,12 @@ mod tests {
         }
         options.values.set(PROFILING, OptionValue::Bool(true)).unwrap();
         assert_eq!(options.profile_prefix(), Some("onnxruntime_profile_".into()));
-        assert!(options.warnings().is_empty());
+        assert_eq!(options.optimized_model(), None);
         options.values.set(OPTIMIZED_MODEL, OptionValue::Text("a.onnx".into())).unwrap();
-        assert!(options.warnings()[0].contains("'optimized_model_filepath' is ignored"));
+        assert_eq!(options.optimized_model(), Some("a.onnx".into()));
+        options.values.add_entry("session.set_denormal_as_zero".into(), "1".into());
+        let [warning] = &options.warnings()[..] else { panic!("{:?}", options.warnings()) };
+        assert!(warning.contains("'session.set_denormal_as_zero' = '1' has no effect"));
         options.fix_size("N".into(), 3);
         options.fix_size("N".into(), 4);
         assert_eq!(options.sizes, [("N".to_string(), 4)]);

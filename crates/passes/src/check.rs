@@ -208,7 +208,7 @@ pub(crate) fn find_changing_faults(model: &Model, registry: &Registry) -> Vec<Fi
         &codes::MISSING_INPUT,
         &codes::CALL_WITHOUT_INPUT,
     ];
-    let levels = Levels::default().only(CODES.map(|code| code.name).to_vec());
+    let levels = Levels::default().keep_only(CODES.map(|code| code.name).to_vec());
     let options = CheckOptions { registry: registry.clone(), levels, ..CheckOptions::default() };
     check(model, &options).findings
 }

@@ -102,7 +102,7 @@ fn find_lost_faults(input: JobInput<'_>, options: &ConvertOptions) -> Option<Con
     (!found.is_empty()).then_some(ConvertError::Refused(found))
 }
 
-/// Like [`convert`], but takes nodes in any order and does not check the result.
+/// Converts a model like [`convert`], but takes nodes in any order and does not check the result.
 pub fn convert_in_any_order(
     model: &Model,
     registry: &Registry,
@@ -351,7 +351,7 @@ impl<'a> Job<'a> {
                 }
             }
         }
-        if let Some(missing) = target.named().find(|domain| !goal.contains_key(*domain)) {
+        if let Some(missing) = target.list_named().find(|domain| !goal.contains_key(*domain)) {
             return Err(ConvertError::Target(format!(
                 "the model does not import the operator set {}",
                 shown_domain(missing)

@@ -1,5 +1,5 @@
-//! Differences between two models: what was added, removed, renamed and changed, and what that
-//! means for programs that run the model.
+//! Differences between two models: additions, removals, new names and changes, and their effect on
+//! programs that run the model.
 //!
 //! Values are read where both models have a tensor in the same role, a piece at a time; everything
 //! else takes time and memory in the size of the structure.
@@ -137,7 +137,7 @@ pub struct GraphDiff {
 }
 
 impl GraphDiff {
-    /// Whether there is no difference.
+    /// Whether nothing differs.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
             && self.constants.is_empty()
@@ -168,7 +168,7 @@ impl GraphDiff {
 
 impl ModelDiff {
     /// Whether the models do not differ. Tensors that are stored in other fields or files, and the
-    /// order of nodes, are no difference.
+    /// order of nodes, do not count.
     pub fn is_empty(&self) -> bool {
         self.header.is_empty()
             && self.imports.is_empty()
@@ -213,7 +213,7 @@ pub fn diff(
     after: ModelWithData<'_>,
     options: DiffOptions,
 ) -> ModelDiff {
-    let sides = Side::pair((before.model, before.data), (after.model, after.data));
+    let sides = Side::pair(before, after);
     let [before, after] = &sides;
     let mut comparison = Comparison {
         matching: Matching::new(before, after),
@@ -224,19 +224,21 @@ pub fn diff(
     };
     let (old, new) = (before.model, after.model);
     let ports = match (old.main, new.main) {
-        (Some(old), Some(new)) => comparison.matching.ports((old, new)),
+        (Some(before), Some(after)) => {
+            comparison.matching.compare_ports(GraphPair { before, after })
+        }
         _ => Vec::new(),
     };
-    comparison.left.extend(old.main.zip(new.main));
-    let mut parts = comparison.functions();
-    parts.extend(comparison.training());
+    comparison.left.extend(GraphPair::new(old.main, new.main));
+    let mut parts = comparison.pair_functions();
+    parts.extend(comparison.pair_training_steps());
     if old.main.is_some() != new.main.is_some() {
         parts.push(PartChange { name: "the graph".to_string(), is_added: new.main.is_some() });
     }
-    comparison.graphs();
+    comparison.compare_graphs();
     let mut diff = ModelDiff {
-        header: comparison.header(),
-        imports: imports(old, &old.header.opset_import, new, &new.header.opset_import),
+        header: comparison.compare_headers(),
+        imports: compare_imports(old, &old.header.opset_import, new, &new.header.opset_import),
         ports,
         parts,
         graphs: comparison.graphs,
@@ -247,10 +249,24 @@ pub fn diff(
 }
 
 /// Matches inputs, constants and nodes of two graphs.
-fn match_graphs(matching: &mut Matching<'_, '_>, before: GraphId, after: GraphId) {
-    matching.pair_inputs((before, after));
-    matching.pair_constants((before, after));
-    matching.match_nodes(before, after);
+fn match_graphs(matching: &mut Matching<'_, '_>, graphs: GraphPair) {
+    matching.pair_inputs(graphs);
+    matching.pair_constants(graphs);
+    matching.match_nodes(graphs);
+}
+
+/// A graph of the first model and the graph of the second model that stands for it.
+#[derive(Debug, Clone, Copy)]
+struct GraphPair {
+    before: GraphId,
+    after: GraphId,
+}
+
+impl GraphPair {
+    /// Pairs the two graphs if both are there.
+    fn new(before: Option<GraphId>, after: Option<GraphId>) -> Option<GraphPair> {
+        Some(GraphPair { before: before?, after: after? })
+    }
 }
 
 struct Comparison<'s, 'm> {
@@ -258,7 +274,7 @@ struct Comparison<'s, 'm> {
     options: DiffOptions,
     graphs: Vec<GraphDiff>,
     /// Pairs of graphs to compare.
-    left: Vec<(GraphId, GraphId)>,
+    left: Vec<GraphPair>,
     places: Places,
 }
 
@@ -266,8 +282,8 @@ struct Comparison<'s, 'm> {
 type FunctionKey = (Option<usize>, Option<usize>, Option<usize>);
 
 impl Comparison<'_, '_> {
-    /// Compares the headers. What a version of the model means is not judged here.
-    fn header(&self) -> Vec<FieldChange> {
+    /// Compares the headers. Does not judge the version of the model.
+    fn compare_headers(&self) -> Vec<FieldChange> {
         let header = |side: &Side<'_>| {
             let header = &side.model.header;
             let text = |symbol| side.model.maybe_text(symbol).filter(|text| !text.is_empty());
@@ -284,11 +300,11 @@ impl Comparison<'_, '_> {
             fields.add_records(side, "unknown fields", header.unknown.records());
             fields
         };
-        header(self.matching.before).changes(header(self.matching.after))
+        header(self.matching.before).compare(header(self.matching.after))
     }
 
-    /// Pairs functions by domain, name and overload. Returns those without a partner.
-    fn functions(&mut self) -> Vec<PartChange> {
+    /// Pairs the functions by domain, name and overload. Returns those without a partner.
+    fn pair_functions(&mut self) -> Vec<PartChange> {
         let (before, after) = (self.matching.before, self.matching.after);
         let keys = |side: &Side<'_>| -> Vec<FunctionKey> {
             let key = |function: &Function| {
@@ -311,9 +327,10 @@ impl Comparison<'_, '_> {
         for (index, key) in new.iter().enumerate() {
             match by_key.remove(key) {
                 Some(partner) => {
-                    let pair =
-                        (before.model.functions[partner].body, after.model.functions[index].body);
-                    self.left.push(pair);
+                    self.left.push(GraphPair {
+                        before: before.model.functions[partner].body,
+                        after: after.model.functions[index].body,
+                    });
                 }
                 None => changes.push(change(after, index, true)),
             }
@@ -324,14 +341,14 @@ impl Comparison<'_, '_> {
         changes
     }
 
-    /// Pairs training steps by position. Returns those without a partner.
-    fn training(&mut self) -> Vec<PartChange> {
+    /// Pairs the training steps by position. Returns those without a partner.
+    fn pair_training_steps(&mut self) -> Vec<PartChange> {
         let (old, new) =
             (&self.matching.before.model.training_info, &self.matching.after.model.training_info);
         let graphs = |step: &TrainingInfo| [step.initialization, step.algorithm];
         for (old, new) in old.iter().zip(new) {
             let pairs = graphs(old).into_iter().zip(graphs(new));
-            self.left.extend(pairs.filter_map(|(old, new)| old.zip(new)));
+            self.left.extend(pairs.filter_map(|(old, new)| GraphPair::new(old, new)));
         }
         let common = old.len().min(new.len());
         let is_added = new.len() > old.len();
@@ -339,31 +356,31 @@ impl Comparison<'_, '_> {
         more.map(|index| PartChange { name: format!("training step {index}"), is_added }).collect()
     }
 
-    /// Compares pairs of graphs, and those in their nodes.
-    fn graphs(&mut self) {
+    /// Compares the pairs of graphs, and the graphs in their nodes.
+    fn compare_graphs(&mut self) {
         // A graph may read values of the one around it, which is compared first.
         let mut next = 0;
-        while let Some((before, after)) = self.left.get(next).copied() {
+        while let Some(graphs) = self.left.get(next).copied() {
             next += 1;
-            self.graph(before, after);
+            self.compare_graph(graphs);
         }
     }
 
-    fn graph(&mut self, before: GraphId, after: GraphId) {
-        match_graphs(&mut self.matching, before, after);
+    fn compare_graph(&mut self, graphs: GraphPair) {
+        match_graphs(&mut self.matching, graphs);
         let model = self.matching.after.model;
-        let is_main = model.main == Some(after);
-        let (nodes, inner) = self.matching.node_changes((before, after), self.options);
+        let is_main = model.main == Some(graphs.after);
+        let (nodes, inner) = self.matching.compare_nodes(graphs, self.options);
         let found = GraphDiff {
-            place: self.places.of(model, Spot::graph(after)).words,
-            nodes_before: self.matching.before.model.graph(before).nodes.len(),
-            nodes_after: model.graph(after).nodes.len(),
+            place: self.places.of(model, Spot::graph(graphs.after)).words,
+            nodes_before: self.matching.before.model.graph(graphs.before).nodes.len(),
+            nodes_after: model.graph(graphs.after).nodes.len(),
             nodes,
-            constants: self.matching.constant_changes((before, after), self.options),
-            outputs: self.moved_outputs((before, after)),
-            ports: if is_main { Vec::new() } else { self.matching.ports((before, after)) },
-            types: self.changed_types((before, after)),
-            fields: self.fields((before, after)),
+            constants: self.matching.compare_constants(graphs, self.options),
+            outputs: self.find_moved_outputs(graphs),
+            ports: if is_main { Vec::new() } else { self.matching.compare_ports(graphs) },
+            types: self.count_changed_types(graphs),
+            fields: self.compare_fields(graphs),
         };
         if !found.is_empty() {
             self.graphs.push(found);
@@ -372,17 +389,17 @@ impl Comparison<'_, '_> {
     }
 
     /// Finds outputs of both graphs whose values do not stand for each other.
-    fn moved_outputs(&self, graphs: (GraphId, GraphId)) -> Vec<String> {
-        let pairs = self.matching.graph_outputs(graphs).into_iter();
+    fn find_moved_outputs(&self, graphs: GraphPair) -> Vec<String> {
+        let pairs = self.matching.pair_outputs(graphs).into_iter();
         pairs
             .filter(|(before, after)| !self.matching.are_same(Some(*before), Some(*after)))
-            .map(|(_, after)| self.matching.after.shown(after))
+            .map(|(_, after)| self.matching.after.show(after))
             .collect()
     }
 
     /// Counts inner values of both graphs whose declared types differ. Types of values without a
     /// partner come and go with their nodes.
-    fn changed_types(&self, (before, after): (GraphId, GraphId)) -> usize {
+    fn count_changed_types(&self, graphs: GraphPair) -> usize {
         type Types = HashMap<ValueId, Vec<Option<Vec<u8>>>>;
         let types = |side: &Side<'_>, graph, key: &dyn Fn(ValueId) -> Option<ValueId>| -> Types {
             let mut types = Types::new();
@@ -394,16 +411,17 @@ impl Comparison<'_, '_> {
             types
         };
         let matching = &self.matching;
-        let mut old =
-            types(matching.before, before, &|value| matching.value_after(value).map(|_| value));
-        let new = types(matching.after, after, &|value| matching.value_before(value));
+        let mut old = types(matching.before, graphs.before, &|value| {
+            matching.value_after(value).map(|_| value)
+        });
+        let new = types(matching.after, graphs.after, &|value| matching.value_before(value));
         let changed =
             new.iter().filter(|(value, types)| old.remove(*value).as_ref() != Some(types));
         changed.count() + old.len()
     }
 
-    /// Compares names and documentation of two graphs, and what belongs to their functions.
-    fn fields(&self, (before, after): (GraphId, GraphId)) -> Vec<FieldChange> {
+    /// Compares the names and documentation of two graphs, and the fields of their functions.
+    fn compare_fields(&self, graphs: GraphPair) -> Vec<FieldChange> {
         let fields = |side: &Side<'_>, id: GraphId| {
             let graph = side.model.graph(id);
             let text = |symbol| side.model.maybe_text(symbol).filter(|text| !text.is_empty());
@@ -426,14 +444,14 @@ impl Comparison<'_, '_> {
                 fields.add_records(side, "unknown fields", function.unknown.records());
                 for name in &function.attributes {
                     fields.add(
-                        &parameter(&text(Some(*name)).unwrap_or_default()),
+                        &name_parameter(&text(Some(*name)).unwrap_or_default()),
                         Some(String::new()),
                     );
                 }
                 for attribute in &function.attribute_protos {
                     let name = text(attribute.name).unwrap_or_default();
                     let line = sardonyx_text::attribute_excerpt(side.model, attribute).line;
-                    fields.add(&parameter(&name), Some(line));
+                    fields.add(&name_parameter(&name), Some(line));
                 }
                 for (domain, version) in side.model.opsets_in(&function.opset_import) {
                     let domain = shown_domain(&domain);
@@ -451,17 +469,18 @@ impl Comparison<'_, '_> {
             }
             fields
         };
-        fields(self.matching.before, before).changes(fields(self.matching.after, after))
+        fields(self.matching.before, graphs.before)
+            .compare(fields(self.matching.after, graphs.after))
     }
 }
 
 /// Names a parameter of a function.
-fn parameter(name: &str) -> String {
+fn name_parameter(name: &str) -> String {
     format!("parameter '{name}'")
 }
 
-/// Compares imports of operator sets by domain.
-fn imports(
+/// Compares the imports of operator sets by domain.
+fn compare_imports(
     before: &Model,
     old: &[OperatorSetId],
     after: &Model,
@@ -494,7 +513,7 @@ impl Fields {
         }
     }
 
-    /// Adds messages that are kept as bytes, with a digest in the place of a value.
+    /// Adds messages that are kept as bytes, with a digest in place of a value.
     fn add_records(
         &mut self,
         side: &Side<'_>,
@@ -512,7 +531,7 @@ impl Fields {
     }
 
     /// Returns the fields that differ, in alphabetical order.
-    fn changes(mut self, mut after: Fields) -> Vec<FieldChange> {
+    fn compare(mut self, mut after: Fields) -> Vec<FieldChange> {
         after.0.retain(|field, value| match self.0.get(field) {
             Some(before) if before == value => {
                 self.0.remove(field);

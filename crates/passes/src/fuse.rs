@@ -10,28 +10,27 @@
 //! as well stays computed. What nearly matched is reported with the reason, because that is the
 //! first question of whoever exported the model.
 
-mod activation;
-mod attention;
-mod normalization;
-mod rotary;
+pub(crate) mod activation;
+pub(crate) mod attention;
+pub(crate) mod normalization;
+pub(crate) mod rotary;
 
 pub use attention::BLIND_IS_NAN;
 
 use hashbrown::HashMap;
 
-use sardonyx_model::{
-    AttrValue, Attributes, Dim, GraphId, Model, NodeAttributes, NodeId, Producer, Shape, ValueId,
-};
+use sardonyx_model::{GraphId, NodeId, ValueId};
 use sardonyx_ops::OpDef;
 use sardonyx_ops::operators::{ADD, MATMUL, MUL};
-use sardonyx_tensor::{DataType, Tensor};
+use sardonyx_tensor::Tensor;
 
 use crate::dead::remove_dead;
 use crate::finding::place_of_node;
 use crate::infer::Inference;
+use crate::matcher::{Match, Matcher, Rewrite, Source};
 use crate::resolve::Resolved;
 
-/// What became of a node that a pattern is anchored at.
+/// Result of looking for a pattern at a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fusion {
@@ -51,80 +50,15 @@ type Pattern = (&'static OpDef, &'static str, for<'a, 'b> fn(&'a Matcher<'b>, No
 /// The patterns, tried in this order at each node. An earlier pattern may make the anchor of a
 /// later one.
 const PATTERNS: &[Pattern] = &[
-    (&MUL, "Gelu", activation::gelu),
-    (&MUL, "Swish", activation::swish),
-    (&MUL, "HardSwish", activation::hard_swish),
+    (&MUL, "Gelu", activation::find_gelu),
+    (&MUL, "Swish", activation::find_swish),
+    (&MUL, "HardSwish", activation::find_hard_swish),
     (&MUL, "LayerNormalization", normalization::layer_without_bias),
     (&MUL, "RMSNormalization", normalization::rms),
     (&ADD, "LayerNormalization", normalization::layer),
     (&ADD, "RotaryEmbedding", rotary::rotary),
     (&MATMUL, "Attention", attention::attention),
 ];
-
-/// What a pattern says of a node.
-pub(crate) enum Match {
-    /// Nothing: the node is something else.
-    No,
-    /// It would be this, but for the reason given.
-    Nearly(String),
-    /// It is this.
-    Yes(Rewrite),
-}
-
-/// Gives up a match without or with a reason.
-macro_rules! give_up {
-    () => {
-        return $crate::fuse::Match::No
-    };
-    ($($why:tt)+) => {
-        return $crate::fuse::Match::Nearly(format!($($why)+))
-    };
-}
-use give_up;
-
-/// What an anchor becomes.
-#[derive(Default)]
-pub(crate) struct Rewrite {
-    /// Nodes to be made, in order; the last one takes the place of the anchor.
-    steps: Vec<Step>,
-    /// The nodes that the anchor stands for, itself excluded.
-    fused: Vec<NodeId>,
-}
-
-/// One new node.
-pub(crate) struct Step {
-    op: &'static OpDef,
-    inputs: Vec<Source>,
-    attributes: Vec<(&'static str, AttrValue<'static>)>,
-}
-
-/// What a new node reads.
-#[derive(Clone)]
-pub(crate) enum Source {
-    Value(ValueId),
-    /// The output of the step of that number.
-    Step(usize),
-    /// A constant.
-    Constant(Tensor),
-    Absent,
-}
-
-impl Rewrite {
-    pub(crate) fn fusing(fused: Vec<NodeId>) -> Rewrite {
-        Rewrite { fused, ..Rewrite::default() }
-    }
-
-    /// Adds a step and says how others refer to it.
-    pub(crate) fn step(
-        &mut self,
-        op: &'static OpDef,
-        inputs: Vec<Source>,
-        attributes: Vec<(&'static str, AttrValue<'static>)>,
-    ) -> Source {
-        self.steps.push(Step { op, inputs, attributes });
-        Source::Step(self.steps.len() - 1)
-    }
-}
 
 /// Fuses what the table knows, in every graph by itself. `is_constant` says which values are known
 /// before anything runs, and `constant` gives those of them that patterns may look at; nodes whose
@@ -158,7 +92,8 @@ fn fuse_graph(
     for node in resolved.order_of(graph).to_vec() {
         for (anchor, name, pattern) in PATTERNS {
             let model = resolved.model();
-            let matcher = Matcher { resolved, model, graph, inference, is_constant, constant };
+            let matcher =
+                Matcher { resolved, model, graph, inference, is_constant, constant, opset: None };
             let folded = matcher.output(node).is_none_or(is_constant);
             if folded || !matcher.is(node, anchor) {
                 continue;
@@ -174,7 +109,7 @@ fn fuse_graph(
                 Match::Nearly(why) => report.push(fusion(0, Some(why))),
                 Match::Yes(rewrite) => {
                     report.push(fusion(rewrite.fused.len() + 1, None));
-                    apply(resolved, node, rewrite, &mut made);
+                    apply(resolved, node, rewrite, &mut made, None);
                     break;
                 }
             }
@@ -190,7 +125,14 @@ pub(crate) struct Made {
 }
 
 /// Makes the nodes of a rewrite.
-fn apply(resolved: &mut Resolved, anchor: NodeId, rewrite: Rewrite, made: &mut Made) {
+/// They have the forms of version `opset` of `ai.onnx`, or the newest ones.
+pub(crate) fn apply(
+    resolved: &mut Resolved,
+    anchor: NodeId,
+    rewrite: Rewrite,
+    made: &mut Made,
+    opset: Option<u32>,
+) {
     let mut outputs: Vec<ValueId> = Vec::new();
     let last = rewrite.steps.len().saturating_sub(1);
     for (index, step) in rewrite.steps.into_iter().enumerate() {
@@ -239,200 +181,6 @@ fn apply(resolved: &mut Resolved, anchor: NodeId, rewrite: Rewrite, made: &mut M
             }
             outputs.push(output);
         }
-        resolved.set_opset(node, step.op.newest());
+        resolved.set_opset(node, opset.unwrap_or_else(|| step.op.newest()));
     }
 }
-
-/// What patterns look at.
-pub(crate) struct Matcher<'a> {
-    resolved: &'a Resolved,
-    model: &'a Model,
-    /// The graph of the anchor, in which all nodes of a pattern stand: others run less often.
-    graph: GraphId,
-    inference: &'a Inference,
-    is_constant: &'a dyn Fn(ValueId) -> bool,
-    constant: &'a dyn Fn(ValueId) -> Option<Tensor>,
-}
-
-impl<'a> Matcher<'a> {
-    /// Whether a node calls that operator.
-    pub(crate) fn is(&self, node: NodeId, op: &OpDef) -> bool {
-        self.resolved.is(node, op)
-    }
-
-    /// The node that computes a value, unless it is known.
-    pub(crate) fn producer(&self, value: ValueId) -> Option<NodeId> {
-        match self.model.value(value).producer {
-            Producer::Node(node, 0)
-                if self.model.node(node).graph == self.graph && !(self.is_constant)(value) =>
-            {
-                Some(node)
-            }
-            _ => None,
-        }
-    }
-
-    /// The node of that operator that computes a value.
-    pub(crate) fn made_by(&self, value: ValueId, op: &OpDef) -> Option<NodeId> {
-        self.producer(value).filter(|node| self.is(*node, op))
-    }
-
-    pub(crate) fn input(&self, node: NodeId, index: usize) -> Option<ValueId> {
-        self.model.inputs(node).nth(index).flatten()
-    }
-
-    /// The two inputs of a node of two.
-    pub(crate) fn pair(&self, node: NodeId) -> Option<(ValueId, ValueId)> {
-        let mut inputs = self.model.inputs(node);
-        match (inputs.next(), inputs.next(), inputs.next()) {
-            (Some(Some(a)), Some(Some(b)), None) => Some((a, b)),
-            _ => None,
-        }
-    }
-
-    /// Both ways to call the inputs of a node of two.
-    pub(crate) fn either_way(&self, node: NodeId) -> impl Iterator<Item = (ValueId, ValueId)> {
-        self.pair(node).into_iter().flat_map(|(a, b)| [(a, b), (b, a)])
-    }
-
-    pub(crate) fn output(&self, node: NodeId) -> Option<ValueId> {
-        self.model.outputs(node).first().copied().flatten()
-    }
-
-    pub(crate) fn constant(&self, value: ValueId) -> Option<Tensor> {
-        (self.constant)(value)
-    }
-
-    /// A constant of one element.
-    pub(crate) fn scalar(&self, value: ValueId) -> Option<f64> {
-        let tensor = self.constant(value).filter(|tensor| tensor.len() == 1)?;
-        match tensor.data_type() {
-            DataType::Float => tensor.to_vec::<f32>().ok()?.first().map(|x| f64::from(*x)),
-            DataType::Double => tensor.to_vec::<f64>().ok()?.first().copied(),
-            _ => None,
-        }
-    }
-
-    /// Whether a value is a constant that stands for a number: exactly, or rounded to a few digits
-    /// as exporters do.
-    pub(crate) fn is_number(&self, value: ValueId, number: f64) -> bool {
-        self.scalar(value).is_some_and(|found| (found - number).abs() <= 2e-6 * number.abs())
-    }
-
-    /// Whether a value is a constant that stands for a whole exponent, which may be of another type
-    /// than what it is the exponent of.
-    pub(crate) fn is_power(&self, value: ValueId, exponent: i64) -> bool {
-        let tensor = || self.constant(value).filter(|tensor| tensor.len() == 1);
-        self.is_number(value, exponent as f64)
-            || tensor().is_some_and(|tensor| match tensor.data_type() {
-                DataType::Int64 => tensor.item::<i64>() == Ok(exponent),
-                DataType::Int32 => tensor.item::<i32>().map(i64::from) == Ok(exponent),
-                _ => false,
-            })
-    }
-
-    /// The elements of a constant list of integers.
-    pub(crate) fn ints(&self, value: ValueId) -> Option<Vec<i64>> {
-        self.constant(value)?.to_vec::<i64>().ok()
-    }
-
-    pub(crate) fn int(&self, node: NodeId, name: &str) -> Option<i64> {
-        NodeAttributes::new(self.model, node).int(name)
-    }
-
-    pub(crate) fn float(&self, node: NodeId, name: &str) -> Option<f32> {
-        NodeAttributes::new(self.model, node).float(name)
-    }
-
-    pub(crate) fn int_list(&self, node: NodeId, name: &str) -> Option<Vec<i64>> {
-        NodeAttributes::new(self.model, node).ints(name)
-    }
-
-    pub(crate) fn shape(&self, value: ValueId) -> Option<&'a Shape> {
-        self.inference.ty(value)?.shape()
-    }
-
-    pub(crate) fn rank(&self, value: ValueId) -> Option<usize> {
-        Some(self.shape(value)?.len())
-    }
-
-    /// Whether the result of a node has as many axes as `x`: constants of one element may have
-    /// more.
-    pub(crate) fn keeps_rank(&self, node: NodeId, x: ValueId) -> bool {
-        let found = self.output(node).and_then(|value| self.rank(value));
-        found.is_some() && found == self.rank(x)
-    }
-
-    /// The only node that reads the result of a node, if nothing else does.
-    pub(crate) fn only_reader(&self, node: NodeId) -> Option<NodeId> {
-        let value = self.output(node)?;
-        let mut uses = self.model.uses(value).map(|(reader, _)| reader);
-        let reader = uses.next()?;
-        let alone = uses.next().is_none() && !self.model.value(value).is_output;
-        alone.then_some(reader)
-    }
-
-    /// Whether two values surely have the same shape.
-    pub(crate) fn same_shape(&self, a: ValueId, b: ValueId) -> bool {
-        let (Some(a), Some(b)) = (self.shape(a), self.shape(b)) else {
-            return false;
-        };
-        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.surely_equals(b))
-    }
-
-    /// Size number `axis` from the end.
-    pub(crate) fn size_from_end(&self, value: ValueId, axis: usize) -> Option<&'a Dim> {
-        let shape = self.shape(value)?;
-        shape.get(shape.len().checked_sub(axis)?)
-    }
-
-    pub(crate) fn elem(&self, value: ValueId) -> Option<DataType> {
-        self.inference.ty(value)?.elem()
-    }
-
-    /// Whether an axis, possibly counted from the end, is the last one of a value.
-    pub(crate) fn is_last_axis(&self, axis: i64, value: ValueId) -> bool {
-        axis == -1 || self.rank(value).is_some_and(|rank| axis + 1 == rank as i64)
-    }
-
-    /// Whether nobody but `anchor` and the nodes themselves needs what the nodes compute: else they
-    /// would be computed in addition to what is fused.
-    pub(crate) fn are_inner(&self, nodes: &[NodeId], anchor: NodeId) -> bool {
-        nodes.iter().all(|node| {
-            self.model.outputs(*node).iter().flatten().all(|value| {
-                !self.model.value(*value).is_output
-                    && self
-                        .model
-                        .uses(*value)
-                        .all(|(reader, _)| reader == anchor || nodes.contains(&reader))
-            })
-        })
-    }
-
-    /// The factors of a product of several, with the inner products that only `anchor` needs
-    /// opened: `(a * b) * c` in any order. Gives the factors and the nodes opened.
-    pub(crate) fn factors(&self, anchor: NodeId) -> Option<(Vec<ValueId>, Vec<NodeId>)> {
-        let (a, b) = self.pair(anchor)?;
-        let (mut open, mut factors, mut nodes) = (vec![b, a], Vec::new(), Vec::new());
-        while let Some(value) = open.pop() {
-            let inner = self.made_by(value, &MUL).filter(|_| nodes.len() < MOST_FACTORS);
-            let alone = |node: &NodeId| {
-                !self.model.value(value).is_output
-                    && self.model.uses(value).all(|(reader, _)| {
-                        reader == anchor || nodes.contains(&reader) || reader == *node
-                    })
-            };
-            match inner.filter(alone).and_then(|node| Some((node, self.pair(node)?))) {
-                Some((node, (a, b))) => {
-                    nodes.push(node);
-                    open.extend([b, a]);
-                }
-                None => factors.push(value),
-            }
-        }
-        Some((factors, nodes))
-    }
-}
-
-/// Products opened for one anchor.
-const MOST_FACTORS: usize = 4;

@@ -125,7 +125,7 @@ pub struct CalledBody<'a> {
     pub bindings: &'a Bindings,
 }
 
-/// What is known beyond the model, and how to reason.
+/// Facts beyond the model, and the way of reasoning.
 #[derive(Clone, Copy, Default)]
 pub struct InferOptions<'a> {
     /// Types of graph inputs that replace the declared ones, by position; `None` keeps the declared

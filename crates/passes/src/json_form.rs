@@ -16,6 +16,7 @@ use crate::finding::{CheckReport, Finding, Severity};
 use crate::function_id::FunctionId;
 use crate::inline::{InlineReport, WithoutBody};
 use crate::reduce::ReduceReport;
+use crate::simplify::{SimplifyReport, Tally};
 use crate::strip::StripReport;
 use crate::training::TrainingReport;
 
@@ -191,6 +192,96 @@ impl Serialize for StripReport {
             *self;
         let (unused, types) = (unused_initializers, inferred_types);
         Form { docs, names, metadata, unused, training, types }.serialize(serializer)
+    }
+}
+
+/// Writes the numbers of `nodes`, of `initializers`, of `constant_bytes`, and in `operators` the
+/// nodes of each `operator`.
+impl Serialize for Tally {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Operator<'a> {
+            operator: &'a str,
+            nodes: usize,
+        }
+        #[derive(Serialize)]
+        struct Form<'a> {
+            nodes: usize,
+            operators: Vec<Operator<'a>>,
+            initializers: usize,
+            constant_bytes: u64,
+        }
+        let Tally { nodes, operators, initializers, constant_bytes } = self;
+        let operators = operators.iter();
+        let operators = operators.map(|(operator, nodes)| Operator { operator, nodes: *nodes });
+        Form {
+            nodes: *nodes,
+            operators: operators.collect(),
+            initializers: *initializers,
+            constant_bytes: *constant_bytes,
+        }
+        .serialize(serializer)
+    }
+}
+
+/// Writes the level, both sizes, rewrites by rule, near misses, and the results of verification.
+impl Serialize for SimplifyReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Use<'a> {
+            rule: &'a str,
+            count: usize,
+            places: &'a [String],
+        }
+        #[derive(Serialize)]
+        struct Spot<'a> {
+            rule: &'a str,
+            place: &'a str,
+            why: &'a str,
+        }
+        #[derive(Serialize)]
+        struct Form<'a> {
+            level: &'a str,
+            before: &'a Tally,
+            after: &'a Tally,
+            rules: Vec<Use<'a>>,
+            initializers_removed: usize,
+            functions_removed: usize,
+            near: Vec<Spot<'a>>,
+            more_near: usize,
+            verified: usize,
+            unverified: usize,
+            rejected: Vec<Spot<'a>>,
+        }
+        let uses = self.rules.iter().map(|(rule, found)| Use {
+            rule,
+            count: found.count,
+            places: &found.places,
+        });
+        let near = self.near.iter().map(|near| Spot {
+            rule: near.rule,
+            place: &near.place,
+            why: &near.why,
+        });
+        let rejected = self.rejected.iter().map(|rejected| Spot {
+            rule: rejected.rule,
+            place: &rejected.place,
+            why: &rejected.why,
+        });
+        Form {
+            level: self.level.name(),
+            before: &self.before,
+            after: &self.after,
+            rules: uses.collect(),
+            initializers_removed: self.initializers_removed,
+            functions_removed: self.functions_removed,
+            near: near.collect(),
+            more_near: self.more_near,
+            verified: self.verified,
+            unverified: self.unverified,
+            rejected: rejected.collect(),
+        }
+        .serialize(serializer)
     }
 }
 

@@ -31,9 +31,11 @@ mod inline;
 mod ir_version;
 #[cfg(feature = "serde")]
 mod json_form;
+mod matcher;
 mod node_path;
 pub mod order;
 mod origins;
+mod pattern;
 pub mod payload;
 mod reduce;
 mod required;
@@ -42,6 +44,7 @@ mod results;
 mod same_meaning;
 mod sequences;
 mod settle;
+mod simplify;
 mod strip;
 mod tolerated;
 mod training;
@@ -106,6 +109,10 @@ pub use resolve::{OpId, Resolved, resolve};
 pub use results::{Accepted, Edit, JobInput, JobKind, NewError, NewErrors, Rejected};
 pub use sequences::unpack_sequences;
 pub use settle::{fix_constants_of_bodies, load_attributes};
+pub use simplify::{
+    Evaluate, NearMiss, RejectedRewrite, RuleUse, Simplified, SimplifyError, SimplifyLevel,
+    SimplifyOptions, SimplifyReport, SimplifyRule, Tally, simplify, simplify_rules,
+};
 pub use strip::{StripOptions, StripReport, strip};
 pub use tolerated::tolerated;
 pub use training::{

@@ -212,6 +212,47 @@ impl Resolved {
         self.op(node).is_some_and(|op| std::ptr::eq(op.def, operator))
     }
 
+    /// Makes a graph the one that passes work on, with the graphs in its nodes: the body of a
+    /// function that the model calls, or the main graph.
+    pub(crate) fn enter(&mut self, root: GraphId) {
+        self.main = root;
+        self.graphs = tree(&self.model, root);
+    }
+
+    /// Returns the functions that the main graph calls, directly or not, in ascending order.
+    pub(crate) fn called_functions(&self) -> Vec<usize> {
+        let mut called = BTreeSet::new();
+        let mut open = self.called_by(None);
+        while let Some(function) = open.pop() {
+            if called.insert(function) {
+                open.extend(self.called_by(Some(function)));
+            }
+        }
+        called.into_iter().collect()
+    }
+
+    /// Removes a node; [`place_made`](Resolved::place_made) removes it from its graph.
+    pub(crate) fn remove(&mut self, node: NodeId) {
+        self.made.remove(&mut self.model, node);
+    }
+
+    /// Forgets which small constants were made, after some of them were removed.
+    pub(crate) fn forget_constants(&mut self) {
+        self.made.forget_constants();
+    }
+
+    /// Gives the nodes of the standard's operators the forms of an opset version again, after a
+    /// pass has made some in their newest forms.
+    pub(crate) fn set_opset_of_all(&mut self, opset: u32) {
+        for graph in self.graphs.clone() {
+            for node in self.model.graph(graph).nodes.clone() {
+                if self.op(node).is_some_and(|op| op.def.domain.is_empty()) {
+                    self.set_opset(node, opset);
+                }
+            }
+        }
+    }
+
     /// Returns the model for changes. Callers must preserve the guarantees of a resolved model, or
     /// call [`set_order`](Resolved::set_order).
     pub(crate) fn model_mut(&mut self) -> &mut Model {
@@ -292,8 +333,8 @@ impl Resolved {
         NodePath::new(&self.model, &self.made, node, &[])
     }
 
-    /// Like [`path_of`](Self::path_of), but in one iteration of the nodes around the node.
-    /// `iterations` has the number of the iteration for each of these.
+    /// Returns the path like [`path_of`](Self::path_of), but in one iteration of the nodes around
+    /// it. `iterations` has the number of the iteration for each of these.
     pub fn path_in_iterations(&self, node: NodeId, iterations: &[(NodeId, usize)]) -> NodePath {
         NodePath::new(&self.model, &self.made, node, iterations)
     }
@@ -585,7 +626,7 @@ mod tests {
         findings.map(|found| (found.code.name, found.place.path, found.fact)).collect()
     }
 
-    /// Rule ATTR-11-: without the reference the operator's default would be taken.
+    /// Checks ATTR-11-: without the reference the operator's default would be taken.
     #[test]
     fn a_reference_outside_of_a_function_is_refused() {
         let expected = (
@@ -596,7 +637,7 @@ mod tests {
         assert_eq!(find_faults("{ y = LeakyRelu<alpha: float = @a>(x) }"), [expected]);
     }
 
-    /// Rule GRAPH-18: a duplicate would have the type of one value and the elements of the other.
+    /// Checks GRAPH-18: a duplicate would have the type of one value and the elements of the other.
     #[test]
     fn an_output_with_an_existing_name_is_refused() {
         let refused = |graph: &str, node: usize, fact: &str| {

@@ -52,6 +52,8 @@ pub enum JobKind {
     Set,
     /// Dividing a model among devices.
     Shard,
+    /// Simplifying.
+    Simplify,
     /// Removing parts that do not affect results.
     Strip,
 }
@@ -68,6 +70,7 @@ impl JobKind {
             JobKind::Reduce => "reduce",
             JobKind::Set => "set",
             JobKind::Shard => "shard",
+            JobKind::Simplify => "simplify",
             JobKind::Strip => "strip",
         }
     }
@@ -226,7 +229,7 @@ impl JobInput<'_> {
         if rules.is_empty() {
             return Ok(());
         }
-        options.levels = options.levels.only(rules);
+        options.levels = options.levels.keep_only(rules);
         let is_of_header = edits.iter().all(|edit| edit.is_of_header());
         let check = if is_of_header { check_header_into } else { check_into };
         let of_rules = |model| check(model, &options, Findings::of_errors()).into_errors();

@@ -148,7 +148,7 @@ fn patterns_are_fused_in_every_graph() {
     infer_all(&resolved);
 }
 
-/// Nodes of a body run more often than those around it, or not at all.
+/// Checks that no pattern crosses a body: its nodes run more often than those around it, or never.
 #[test]
 fn a_pattern_over_several_graphs_is_not_fused() {
     let text = "<ir_version: 10, opset_import: [\"\": 20]>
@@ -185,7 +185,7 @@ fn sequences_are_removed_in_every_graph() {
     infer_all(&resolved);
 }
 
-/// A branch reads a sequence of the graph around it.
+/// Checks a branch that reads a sequence of the graph around it.
 #[test]
 fn a_sequence_that_bodies_read_is_removed() {
     let text = "<ir_version: 10, opset_import: [\"\": 17]>
@@ -206,7 +206,8 @@ fn a_sequence_that_bodies_read_is_removed() {
     infer_all(&resolved);
 }
 
-/// Unknown sizes, unknown or invalid positions, many parts and other readers keep the sequence.
+/// Checks that unknown sizes, unknown or invalid positions, many parts and other readers keep the
+/// sequence.
 #[test]
 fn sequences_that_cannot_be_replaced_stay() {
     for (inputs, nodes) in [
@@ -240,7 +241,7 @@ fn dead_code_is_removed_in_every_graph() {
     assert_eq!(remove_dead(&mut resolved), 0);
 }
 
-/// A node whose output only a body reads is not dead, unless the body is.
+/// Checks that a node whose output only a body reads is not dead, unless the body is.
 #[test]
 fn values_that_a_body_reads_from_outside_are_needed() {
     let text = |output: &str| {
@@ -267,7 +268,7 @@ fn values_that_a_body_reads_from_outside_are_needed() {
     assert_eq!(left("y"), ["Relu"]);
 }
 
-/// FUNC-15-: directly or through others.
+/// Checks FUNC-15-: directly or through others.
 #[test]
 fn functions_that_call_themselves_are_refused() {
     let function = |name: &str, callee: &str| {
@@ -290,7 +291,8 @@ fn functions_that_call_themselves_are_refused() {
     assert_eq!(refused(&[function("A", "Other")]), [""; 0], "an operator that is not known");
 }
 
-/// Thirty functions, each of which calls the next one twice, expand to a billion nodes.
+/// Checks the limit: thirty functions, each of which calls the next one twice, expand to a billion
+/// nodes.
 #[test]
 fn functions_that_expand_to_too_many_nodes_are_refused() {
     let mut text = "<ir_version: 10, opset_import: [\"local\": 1]>

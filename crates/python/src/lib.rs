@@ -9,6 +9,8 @@
 mod checker;
 mod defs;
 mod errors;
+#[cfg(feature = "generate")]
+mod generation;
 mod inliner;
 mod items;
 mod message;
@@ -17,6 +19,7 @@ mod printer;
 mod registry;
 mod session;
 mod shape_inference;
+mod simplifier;
 mod version_converter;
 
 use pyo3::prelude::*;
@@ -33,15 +36,19 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("IR_VERSION", sardonyx::tool::NEWEST_IR_VERSION)?;
     module.add("HAS_TEST_OPERATORS", cfg!(debug_assertions))?;
-    let submodules: [(&str, fn(&Bound<'_, PyModule>) -> PyResult<()>); 9] = [
+    type Fill = fn(&Bound<'_, PyModule>) -> PyResult<()>;
+    let submodules: &[(&str, Fill)] = &[
         ("checker", checker::fill_module),
         ("defs", defs::fill_module),
+        #[cfg(feature = "generate")]
+        ("generation", generation::fill_module),
         ("inliner", inliner::fill_module),
         ("ort", session::ort::fill_module),
         ("parser", parser::fill_module),
         ("printer", printer::fill_module),
         ("session", session::fill_module),
         ("shape_inference", shape_inference::fill_module),
+        ("simplifier", simplifier::fill_module),
         ("version_converter", version_converter::fill_module),
     ];
     let loaded = py.import("sys")?.getattr("modules")?;
@@ -51,7 +58,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         fill(&submodule)?;
         // `import sardonyx._core.checker` looks only there: a `.so` file is not a package.
         loaded.set_item(full, &submodule)?;
-        module.add(name, submodule)?;
+        module.add(*name, submodule)?;
     }
     Ok(())
 }

@@ -88,6 +88,55 @@ def test_extract_model(tmp_path, extract_model):
     assert list(extracted.graph.output) == [port("C0"), port("C1")]
 
 
+# Three functions, of which one calls the two others.
+CALLS = sardonyx.parser.parse_model("""
+    <ir_version: 8, opset_import: ["": 14, "local": 1]>
+    g (float[2] i0, float[2] i1, float[2] i2)
+        => (float[2] o_func_add, float[2] o_all_func0, float[2] o_no_func, float[2] o_all_func1) {
+        t0 = local.func_add (i0, i1)
+        t1 = local.func_identity (i1)
+        t2 = Add (i1, i2)
+        t3 = Identity (i2)
+        o_func_add = Add (t0, t1)
+        o_all_func0 = local.func_nested (t0, t1)
+        o_no_func = Add (t2, t3)
+        o_all_func1 = local.func_nested (t2, t3)
+    }
+    <domain: "local", opset_import: ["": 14]>
+    func_identity (a) => (b) { b = Identity (a) }
+    <domain: "local", opset_import: ["": 14]>
+    func_add (a, b) => (c) { c = Add (a, b) }
+    <domain: "local", opset_import: ["": 14, "local": 1]>
+    func_nested (a, b) => (c) {
+        d = local.func_identity (a)
+        e = local.func_identity (b)
+        c = local.func_add (d, e)
+    }
+""")
+
+
+@pytest.mark.parametrize("extract_model", [onnx.utils.extract_model, sardonyx.utils.extract_model])
+@pytest.mark.parametrize(
+    ("outputs", "functions"),
+    [
+        (["o_no_func"], []),
+        (["o_func_add"], ["func_add", "func_identity"]),
+        (["o_all_func0"], ["func_add", "func_identity", "func_nested"]),
+        (["o_all_func1"], ["func_add", "func_identity", "func_nested"]),
+        (["o_no_func", "o_func_add", "o_all_func0", "o_all_func1"], ["func_add", "func_identity", "func_nested"]),
+    ],
+)
+def test_extract_model_with_local_function(tmp_path, extract_model, outputs, functions):
+    source, target = str(tmp_path / "original.onnx"), str(tmp_path / "extracted.onnx")
+    (tmp_path / "original.onnx").write_bytes(CALLS)
+    # The part of the last outputs alone does not read i0, which stays an input.
+    extract_model(source, target, ["i0", "i1", "i2"], outputs)
+    extracted = onnx.load(target)
+    onnx.checker.check_model(extracted)
+    assert names(extracted.graph.input) == ["i0", "i1", "i2"] and names(extracted.graph.output) == outputs
+    assert sorted(names(extracted.functions)) == functions
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

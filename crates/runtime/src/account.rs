@@ -1,50 +1,50 @@
-//! What a session and its runs take, counted before it is taken.
+//! Accounts of the memory that a session and its runs use, charged before the memory is allocated.
 //!
-//! A session counts values that it computes ahead of time and packed forms of what the file does
-//! not store. A run goes on from there with its arena, the values that have memory of their own,
-//! and the scratch memory of its steps.
+//! A session charges the values that it computes ahead of time and packed forms of constants that
+//! the file does not store. A run continues from there with its arena, the values that have memory
+//! of their own, and the scratch memory of its steps.
 
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Limit of the memory, in bytes, that several sessions and all their runs take together.
+/// Limit of the memory, in bytes, that several sessions and all their runs use together.
 ///
-/// Counted are values that are computed ahead of time, packed forms of values that the file does
+/// It counts values that are computed ahead of time, packed forms of constants that the file does
 /// not store, intermediate values, outputs until the run ends, copies of inputs, and scratch
 /// memory. Clones share one budget.
 #[derive(Debug, Clone)]
-pub struct MemoryBudget(Arc<Pot>);
+pub struct MemoryBudget(Arc<BudgetState>);
 
 /// State that the clones of a budget share.
 #[derive(Debug)]
-struct Pot {
+struct BudgetState {
     limit: usize,
     used: AtomicUsize,
 }
 
-/// Bytes that are taken, and how many may be.
+/// Charged bytes and their limit.
 #[derive(Debug)]
 pub(crate) struct Account {
     limit: usize,
     taken: Cell<usize>,
-    /// What was refused last.
+    /// Last charge that was refused.
     refused: Cell<Option<Refused>>,
-    /// Budget that counts these bytes too.
+    /// Budget that is charged as well.
     budget: Option<MemoryBudget>,
-    /// Bytes of this account that the budget counts.
+    /// Bytes of this account that are charged to the budget.
     reserved: Cell<usize>,
 }
 
-/// Bytes of a budget, which are given back when this is dropped.
+/// Bytes charged to a budget, credited when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Option<MemoryBudget>,
     bytes: usize,
 }
 
-/// Why bytes are not taken.
+/// Charge that exceeds the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refused {
     wanted: usize,
@@ -53,13 +53,13 @@ pub(crate) struct Refused {
 }
 
 impl Account {
-    /// An account in which `taken` bytes are taken already. `None` for no limit.
+    /// Makes an account with `taken` bytes charged already. A `limit` of `None` means no limit.
     pub(crate) fn new(limit: Option<usize>, taken: usize) -> Account {
-        Account::within(limit, taken, None)
+        Account::with_budget(limit, taken, None)
     }
 
-    /// An account whose further bytes also count in a budget, if there is one.
-    pub(crate) fn within(
+    /// Makes an account that also charges further bytes to `budget`.
+    pub(crate) fn with_budget(
         limit: Option<usize>,
         taken: usize,
         budget: Option<&MemoryBudget>,
@@ -73,23 +73,23 @@ impl Account {
         }
     }
 
-    /// Returns an account with the tighter of both limits, in which more bytes are taken. It counts
-    /// in no budget.
-    pub(crate) fn more(&self, bytes: usize) -> Account {
+    /// Returns an account with the tighter of both limits and `bytes` more charged. It has no
+    /// budget.
+    pub(crate) fn with_more(&self, bytes: usize) -> Account {
         let (limit, taken) = self.tighter();
         Account::new(Some(limit), taken.saturating_add(bytes))
     }
 
-    /// Returns an account with the tighter of both limits, in which fewer bytes are taken. It
-    /// counts in no budget.
-    pub(crate) fn less(&self, bytes: usize) -> Account {
+    /// Returns an account with the tighter of both limits and `bytes` fewer charged. It has no
+    /// budget.
+    pub(crate) fn with_less(&self, bytes: usize) -> Account {
         let (limit, taken) = self.tighter();
         Account::new(Some(limit), taken.saturating_sub(bytes))
     }
 
-    /// Returns the limit that leaves fewer bytes, and how many of it are taken.
+    /// Returns the limit that leaves fewer bytes, and the bytes charged against it.
     fn tighter(&self) -> (usize, usize) {
-        let own = (self.limit, self.taken());
+        let own = (self.limit, self.charged_bytes());
         let Some(budget) = &self.budget else { return own };
         let shared = (budget.limit(), budget.used());
         let left = |(limit, taken): (usize, usize)| limit.saturating_sub(taken);
@@ -101,22 +101,22 @@ impl Account {
         self.limit != usize::MAX || self.budget.is_some()
     }
 
-    /// Hands over the bytes that a budget counts: they outlive the account.
+    /// Moves the bytes charged to the budget into a reservation, which may outlive the account.
     pub(crate) fn reserve(&self) -> Reservation {
         Reservation { budget: self.budget.clone(), bytes: self.reserved.take() }
     }
 
-    pub(crate) fn taken(&self) -> usize {
+    pub(crate) fn charged_bytes(&self) -> usize {
         self.taken.get()
     }
 
-    /// How many more bytes may be taken.
+    /// Returns the number of bytes that may still be charged.
     pub(crate) fn left(&self) -> usize {
         let (limit, taken) = self.tighter();
         limit.saturating_sub(taken)
     }
 
-    /// Takes bytes.
+    /// Charges `wanted` bytes to the account and its budget.
     pub(crate) fn charge(&self, wanted: usize) -> Result<(), Refused> {
         let charged = self.charge_both(wanted);
         charged.inspect_err(|refused| self.refused.set(Some(*refused)))
@@ -134,17 +134,17 @@ impl Account {
         Ok(())
     }
 
-    /// What was refused last, if anything was.
-    pub(crate) fn refused(&self) -> Option<Refused> {
+    /// Returns the last refused charge.
+    pub(crate) fn last_refused(&self) -> Option<Refused> {
         self.refused.get()
     }
 
-    /// Gives bytes back.
+    /// Credits `bytes` bytes.
     pub(crate) fn credit(&self, bytes: usize) {
         self.settle(self.taken.get().saturating_sub(bytes));
     }
 
-    /// Says how many bytes are taken now that a step has ended: its scratch memory is gone.
+    /// Sets the charged bytes to `taken` after a step, whose scratch memory is free by then.
     #[inline]
     pub(crate) fn settle(&self, taken: usize) {
         let before = self.taken.replace(taken);
@@ -181,7 +181,7 @@ impl Drop for Reservation {
 impl MemoryBudget {
     /// Makes a budget of `bytes` bytes.
     pub fn new(bytes: usize) -> MemoryBudget {
-        MemoryBudget(Arc::new(Pot { limit: bytes, used: AtomicUsize::new(0) }))
+        MemoryBudget(Arc::new(BudgetState { limit: bytes, used: AtomicUsize::new(0) }))
     }
 
     /// Returns the limit in bytes.
@@ -189,7 +189,7 @@ impl MemoryBudget {
         self.0.limit
     }
 
-    /// Returns the number of bytes that sessions and runs take at the moment.
+    /// Returns the number of bytes that sessions and runs use at the moment.
     pub fn used(&self) -> usize {
         self.0.used.load(Ordering::Relaxed)
     }
@@ -201,7 +201,7 @@ impl MemoryBudget {
         charged.map(drop).map_err(|taken| Refused { wanted, taken, limit })
     }
 
-    /// Counts `after` bytes in place of `before`, which it counts already.
+    /// Replaces a charge of `before` bytes by one of `after` bytes.
     fn change(&self, before: usize, after: usize) {
         if after >= before {
             self.0.used.fetch_add(after - before, Ordering::Relaxed);
@@ -233,11 +233,11 @@ mod tests {
         );
         account.charge(10).unwrap();
         account.credit(50);
-        assert_eq!((account.taken(), account.left()), (50, 50));
-        assert_eq!(account.refused(), Some(refused));
-        assert_eq!(account.less(20).left(), 70);
+        assert_eq!((account.charged_bytes(), account.left()), (50, 50));
+        assert_eq!(account.last_refused(), Some(refused));
+        assert_eq!(account.with_less(20).left(), 70);
         account.settle(10);
-        assert_eq!((account.taken(), account.left()), (10, 90));
+        assert_eq!((account.charged_bytes(), account.left()), (10, 90));
         assert!(account.charge(usize::MAX).is_err());
         assert!(Account::new(None, 1).charge(usize::MAX).is_err());
     }
@@ -245,19 +245,22 @@ mod tests {
     #[test]
     fn accounts_share_a_budget() {
         let budget = MemoryBudget::new(100);
-        let one = Account::within(None, 0, Some(&budget));
-        let other = Account::within(Some(50), 7, Some(&budget));
+        let one = Account::with_budget(None, 0, Some(&budget));
+        let other = Account::with_budget(Some(50), 7, Some(&budget));
         one.charge(70).unwrap();
         assert_eq!((budget.used(), one.left(), other.left()), (70, 30, 30));
         let refused = other.charge(31).unwrap_err();
         let text = "31 bytes are needed and 70 are in use; the memory limit is 100";
-        assert_eq!((refused.to_string().as_str(), budget.used(), other.taken()), (text, 70, 7));
+        assert_eq!(
+            (refused.to_string().as_str(), budget.used(), other.charged_bytes()),
+            (text, 70, 7)
+        );
         other.charge(10).unwrap();
-        assert!(other.more(10).charge(11).is_err());
+        assert!(other.with_more(10).charge(11).is_err());
         one.settle(20);
         assert_eq!((budget.used(), other.left()), (30, 33));
         other.credit(17);
-        assert_eq!((budget.used(), other.taken()), (20, 0));
+        assert_eq!((budget.used(), other.charged_bytes()), (20, 0));
         let kept = one.reserve();
         drop((one, other));
         assert_eq!(budget.used(), 20);

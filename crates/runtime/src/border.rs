@@ -1,10 +1,9 @@
-//! Values at the border of a model: what is given becomes what kernels read, and what kernels make
-//! becomes what the model declares.
+//! Conversion of values at the border of a model: inputs to the form that kernels read, outputs to
+//! the declared form.
 //!
-//! Kernels read dense tensors whose elements lie at addresses of their type. So sparse tensors
-//! become dense as they come in, and an output that is declared sparse becomes sparse as it goes
-//! out. Optionals and sequences with nothing in them take on the declared type: nobody can tell
-//! what they do not hold.
+//! Kernels read dense tensors whose elements are aligned to their type. So sparse inputs become
+//! dense, and an output that is declared sparse becomes sparse. Empty optionals and sequences take
+//! on the declared element type, as no item shows theirs.
 
 use std::mem::{replace, take};
 
@@ -17,13 +16,12 @@ use crate::account::Account;
 use crate::error::{KernelError, fail};
 use crate::memory::Held;
 
-/// Limit: a sparse tensor that stands for more elements than this, and for more than
-/// [`DENSE_RATIO`] times those it stores, is a few bytes made to take all memory. Kernels want the
-/// whole tensor.
+/// Limit: elements of a sparse tensor that becomes dense, unless it stores at least one in
+/// [`DENSE_RATIO`] of them. Kernels read the whole tensor, so a few bytes could demand all memory.
 const DENSE_ELEMENTS: usize = 1 << 28;
 const DENSE_RATIO: usize = 1000;
 
-/// Refuses a sparse tensor that stands for too much to become dense.
+/// Refuses a sparse tensor whose dense form exceeds [`DENSE_ELEMENTS`] and [`DENSE_RATIO`].
 pub(crate) fn demand_density(sparse: &Sparse) -> Result<(), KernelError> {
     let elems = sparse.dims().iter().product::<usize>();
     let stored = sparse.values().len();
@@ -33,13 +31,13 @@ pub(crate) fn demand_density(sparse: &Sparse) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Whether the address is one of elements of the type.
+/// Whether the address of `bytes` is aligned to elements of the type.
 pub(crate) fn is_aligned(data_type: DataType, bytes: &[u8]) -> bool {
     let element = data_type.bits().unwrap_or(8) / 8;
     bytes.as_ptr().addr().is_multiple_of(element.clamp(1, 8))
 }
 
-/// Whether kernels can read elements where they are.
+/// Whether kernels can read the elements in place: contiguous and aligned.
 pub(crate) fn lies_well(view: &TensorView<'_>) -> bool {
     match view.data() {
         ViewData::Bytes(_) => {
@@ -49,10 +47,10 @@ pub(crate) fn lies_well(view: &TensorView<'_>) -> bool {
     }
 }
 
-/// What an optional input is that is not given.
+/// Returns the value of a missing optional input.
 pub(crate) fn absent(ty: Option<&Type>) -> Held<'static> {
     match ty {
-        // Of elements that nobody knows there are none either.
+        // An element type that is not declared has no empty optional.
         Some(Type::Optional(inner)) => match inner.value_type_or(Some(DataType::Float)) {
             Some(element) => Held::Value(Value::none(element), 0),
             None => Held::Nothing,
@@ -61,33 +59,33 @@ pub(crate) fn absent(ty: Option<&Type>) -> Held<'static> {
     }
 }
 
-/// Brings a value that fits the declared type into the form that kernels read. Copies are counted
-/// in the account before they are made, and in the value.
+/// Converts a value that fits the declared type to the form that kernels read. Charges copies
+/// before they are made, and adds them to the value.
 pub(crate) fn admit(
     value: &mut Held<'_>,
     declared: Option<&Type>,
     account: &Account,
 ) -> Result<(), KernelError> {
-    let before = account.taken();
+    let before = account.charged_bytes();
     let admitted = match value {
         Held::Input(view) => {
             let is_wrapped = matches!(declared, Some(Type::Optional(_)));
             if lies_well(view) && !is_wrapped {
                 return Ok(());
             }
-            let copy = Value::Tensor(copied(view, account)?);
+            let copy = Value::Tensor(copy(view, account)?);
             if is_wrapped { Value::some(copy) } else { copy }
         }
         Held::Value(value, _) if !is_ready(value, declared) => {
             let value = replace(value, Value::none(ValueType::Tensor(DataType::Float)));
-            ready(value, declared, account)?
+            convert(value, declared, account)?
         }
         Held::Borrowed(value) if !is_ready(value, declared) => {
-            ready(value.clone(), declared, account)?
+            convert(value.clone(), declared, account)?
         }
         _ => return Ok(()),
     };
-    *value = Held::Value(admitted, account.taken().saturating_sub(before));
+    *value = Held::Value(admitted, account.charged_bytes().saturating_sub(before));
     Ok(())
 }
 
@@ -111,7 +109,7 @@ fn is_ready(value: &Value, declared: Option<&Type>) -> bool {
     }
 }
 
-/// The type of what a value of a type holds.
+/// Returns the declared type of the items within a sequence, optional or map.
 fn inner_of(declared: Option<&Type>) -> Option<&Type> {
     match declared? {
         Type::Sequence(inner) | Type::Optional(inner) | Type::Map(_, inner) => Some(inner),
@@ -119,18 +117,18 @@ fn inner_of(declared: Option<&Type>) -> Option<&Type> {
     }
 }
 
-/// The type of what is not there: the declared one, if that is known.
+/// Returns the element type of an empty value: the declared one if known, else `found`.
 fn element_of(declared: Option<&Type>, found: &ValueType) -> ValueType {
     let known = inner_of(declared).and_then(Type::value_type);
     dense_type(known.as_ref().unwrap_or(found))
 }
 
-/// Whether [`element_of`] is what was found.
+/// Whether the element type of an empty value is the declared one.
 fn has_element(declared: Option<&Type>, found: &ValueType) -> bool {
     element_of(declared, found) == *found
 }
 
-/// A type with dense tensors in the place of sparse ones.
+/// Replaces sparse tensors in a type by dense ones.
 pub(crate) fn dense_type(ty: &ValueType) -> ValueType {
     let boxed = |ty: &ValueType| Box::new(dense_type(ty));
     match ty {
@@ -142,13 +140,13 @@ pub(crate) fn dense_type(ty: &ValueType) -> ValueType {
     }
 }
 
-/// A value in the form that kernels read.
-fn ready(value: Value, declared: Option<&Type>, account: &Account) -> Result<Value, KernelError> {
+/// Converts a value to the form that kernels read.
+fn convert(value: Value, declared: Option<&Type>, account: &Account) -> Result<Value, KernelError> {
     let inner = inner_of(declared);
     Ok(match value {
         Value::Tensor(tensor) if lies_well(&tensor.view()) => Value::Tensor(tensor),
-        Value::Tensor(tensor) => Value::Tensor(copied(&tensor.view(), account)?),
-        Value::Sparse(sparse) => Value::Tensor(dense(&sparse, account)?),
+        Value::Tensor(tensor) => Value::Tensor(copy(&tensor.view(), account)?),
+        Value::Sparse(sparse) => Value::Tensor(make_dense(&sparse, account)?),
         Value::Sequence(sequence) => {
             let element = sequence.element();
             let mut settled = Sequence::new(if sequence.is_empty() {
@@ -157,26 +155,26 @@ fn ready(value: Value, declared: Option<&Type>, account: &Account) -> Result<Val
                 dense_type(element)
             });
             for item in sequence.into_items() {
-                settled.push(ready(item, inner, account)?)?;
+                settled.push(convert(item, inner, account)?)?;
             }
             Value::Sequence(settled)
         }
         Value::Map(map) => {
             let mut settled = Map::new(map.key_type(), dense_type(map.element()))?;
             for (key, value) in map.entries() {
-                settled.push(key.clone(), ready(value.clone(), inner, account)?)?;
+                settled.push(key.clone(), convert(value.clone(), inner, account)?)?;
             }
             Value::Map(settled)
         }
         Value::Optional(element, None) => Value::none(element_of(declared, &element)),
-        Value::Optional(_, Some(held)) => Value::some(ready(*held, inner, account)?),
+        Value::Optional(_, Some(held)) => Value::some(convert(*held, inner, account)?),
         Value::Opaque(opaque) => Value::Opaque(opaque),
     })
 }
 
-/// A dense copy in memory of its own, counted before it is made.
-fn copied(view: &TensorView<'_>, account: &Account) -> Result<Tensor, KernelError> {
-    // Only a copy tells how long its strings are together.
+/// Copies a view into memory of its own, charged before it is allocated.
+fn copy(view: &TensorView<'_>, account: &Account) -> Result<Tensor, KernelError> {
+    // The total length of strings is known only after the copy.
     let known = view.data_type().storage_bytes(view.len());
     account.charge(known.unwrap_or(0))?;
     let copy = view.to_tensor()?;
@@ -184,19 +182,19 @@ fn copied(view: &TensorView<'_>, account: &Account) -> Result<Tensor, KernelErro
     Ok(copy)
 }
 
-/// The whole of a sparse tensor, counted before it is made.
-fn dense(sparse: &Sparse, account: &Account) -> Result<Tensor, KernelError> {
+/// Makes a sparse tensor dense. Charges the memory before it is allocated.
+fn make_dense(sparse: &Sparse, account: &Account) -> Result<Tensor, KernelError> {
     demand_density(sparse)?;
     let elems = shape::elems(sparse.dims())?;
     let width = sparse.values().data_type().storage_bytes(elems);
-    // Strings that are not stored are empty, and have an end each.
+    // Each missing string takes its end offset only.
     let ends = elems.saturating_mul(size_of::<usize>());
     account.charge(width.unwrap_or_else(|| ends.saturating_add(sparse.values().held_bytes())))?;
     Ok(sparse.to_dense()?)
 }
 
-/// An output as the model declares it.
-pub(crate) fn released(
+/// Converts an output to the declared type.
+pub(crate) fn convert_output(
     value: Value,
     declared: Option<&Type>,
     account: &Account,
@@ -207,7 +205,7 @@ pub(crate) fn released(
     let inner = inner_of(Some(declared));
     Ok(match (value, declared) {
         (Value::Tensor(tensor), Type::SparseTensor(_)) => {
-            // At most: every element with its position, as an index and as a number.
+            // Upper bound: each element with its position, as an index and as a number.
             let each = size_of::<i64>() + size_of::<usize>();
             let positions = tensor.len().saturating_mul(each);
             account.charge(tensor.held_bytes().saturating_add(positions))?;
@@ -219,22 +217,23 @@ pub(crate) fn released(
                 None => sequence.element().clone(),
             });
             for item in sequence.into_items() {
-                made.push(released(item, inner, account)?)?;
+                made.push(convert_output(item, inner, account)?)?;
             }
             Value::Sequence(made)
         }
-        (Value::Optional(_, Some(held)), _) => Value::some(released(*held, inner, account)?),
+        (Value::Optional(_, Some(held)), _) => Value::some(convert_output(*held, inner, account)?),
         (value, _) => value,
     })
 }
 
-/// Whether values of a type are sparse tensors or hold some.
+/// Whether a type is a sparse tensor or contains one.
 fn has_sparse(ty: &Type) -> bool {
     matches!(ty, Type::SparseTensor(_)) || inner_of(Some(ty)).is_some_and(has_sparse)
 }
 
-/// The model as it runs, if that is another: what comes in and goes out is dense, and names of
-/// sizes within sequences and maps, whose items differ, say nothing. Sizes that are `fixed` stay.
+/// Returns the model with the types that kernels see, or `None` if they do not differ: inputs and
+/// outputs are dense, and items of sequences and maps lose symbolic sizes, as items may differ in
+/// size. Sizes that are `fixed` stay.
 pub(crate) fn as_run(model: &Model, fixed: &[(String, i64)]) -> Option<Model> {
     let main = model.main?;
     let graph = model.graph(main);
@@ -255,7 +254,7 @@ pub(crate) fn as_run(model: &Model, fixed: &[(String, i64)]) -> Option<Model> {
     Some(model)
 }
 
-/// A declared type as [`as_run`] sees it, if that is another.
+/// Returns a declared type with the changes of [`as_run`], or `None` if it has none.
 pub(crate) fn type_as_run(
     model: &Model,
     ty: &TypeProto,
@@ -267,7 +266,7 @@ pub(crate) fn type_as_run(
     see_as_run(&mut seen, false, &is_fixed).then_some(seen)
 }
 
-/// Makes a type one that kernels see; whether that changes it.
+/// Changes a type to the one that kernels see, and returns whether it differs.
 fn see_as_run(ty: &mut TypeProto, is_item: bool, is_fixed: &dyn Fn(Symbol) -> bool) -> bool {
     let Some(kind) = &mut ty.kind else { return false };
     let inside = |inner: &mut Option<Box<TypeProto>>, is_item: bool| {

@@ -1,5 +1,4 @@
-//! Inputs that only one branch of an `If` reads. They are held to the sizes of others as that
-//! branch is taken.
+//! Inputs that only one branch of an `If` reads. Their sizes are checked when that branch is taken.
 
 use hashbrown::HashMap;
 use sardonyx_model::ValueId;
@@ -8,7 +7,7 @@ use crate::executable::{Body, Executable};
 use crate::inputs::Branch;
 use crate::program::{RegionKind, Slot};
 
-/// By input of the model: the branch that reads it, if nothing else does.
+/// Returns, by input of the model, the branch that alone reads it.
 pub(crate) fn only_readers(executable: &Executable) -> Vec<Option<Branch>> {
     let body = &executable.body;
     let mut readers: HashMap<ValueId, Option<Branch>> = HashMap::new();
@@ -22,27 +21,26 @@ pub(crate) fn only_readers(executable: &Executable) -> Vec<Option<Branch>> {
     body.outputs.iter().for_each(|slot| note(value(*slot), None));
     for step in &body.steps {
         let is_if = step.region().is_some_and(|region| is_if(&region.kind));
-        // After the condition come captured values.
+        // Captured values follow the condition.
         let own = if is_if { 1 } else { step.inputs.len() };
         step.inputs.iter().take(own).flatten().for_each(|slot| note(value(*slot), None));
         for (index, inner) in step.bodies().iter().enumerate() {
             let reader = is_if.then_some(Branch { step: step.number, index });
-            each_value(inner, &mut |value| note(value, reader));
+            visit_values(inner, &mut |value| note(value, reader));
         }
     }
     let graph = executable.resolved.model().graph(executable.resolved.main());
-    let reader = |value: Option<ValueId>| readers.get(&value?).copied().flatten();
-    graph.inputs.iter().map(|info| reader(info.value)).collect()
+    graph.inputs.iter().map(|info| readers.get(&info.value?).copied().flatten()).collect()
 }
 
 fn is_if(kind: &RegionKind) -> bool {
     matches!(kind, RegionKind::If { .. })
 }
 
-/// The values in a program and in those of its steps.
-fn each_value(body: &Body, act: &mut dyn FnMut(ValueId)) {
+/// Calls `act` for each value of a program and of the programs within its steps.
+fn visit_values(body: &Body, act: &mut dyn FnMut(ValueId)) {
     body.slots.iter().for_each(|slot| act(slot.value));
     for inner in body.steps.iter().flat_map(|step| step.bodies()) {
-        each_value(inner, act);
+        visit_values(inner, act);
     }
 }

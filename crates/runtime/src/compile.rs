@@ -1,5 +1,4 @@
-//! From a model to an [executable](crate::executable): the order of everything that is decided on
-//! the way.
+//! Compiler from a model to an [executable](crate::executable): the order of its stages.
 
 use std::sync::Arc;
 
@@ -21,39 +20,40 @@ use crate::declared::{check_inside, check_outputs};
 use crate::dims;
 use crate::error::CompileError;
 use crate::executable::Executable;
-use crate::expanded::{Expanded, Outside, expand, has_kernel, nodes_in};
-use crate::lower::{Lowering, malformed};
+use crate::expanded::{Expanded, Outside, count_nodes, expand, has_kernel};
+use crate::lower::{Lowering, refuse_node};
 use crate::make::Maker;
 use crate::ops::has_no_newer_form;
 use crate::options::{Optimization, Options};
-use crate::precision::{Precision, small_products};
+use crate::precision::{Precision, find_exact_limit};
 use crate::program::{Broken, Program};
 use crate::report::{Clock, CompileReport};
-use crate::rewrite::{LOWERING, Note, REWRITES, Rewrite};
+use crate::rewrite::{LOWERING, Note, REWRITES};
 use crate::select::select;
 use crate::weights::Packer;
 
-/// Limit: contradictions of types that are listed.
+/// Limit: contradictions of types that an error lists.
 const MOST_CONTRADICTIONS: usize = 8;
 
-/// A compiled model, and what compiling it did.
+/// Compiled model and what the compiler did.
 pub(crate) struct Compiled {
     pub(crate) executable: Executable,
-    /// What was done, in numbers.
+    /// Counts and times of the stages.
     pub(crate) report: CompileReport,
-    /// What was recognised as a larger operator, and what nearly was.
+    /// Patterns that were fused into larger operators, and near misses.
     pub(crate) fusions: Vec<Fusion>,
-    /// What rewrites did with the program, and nearly did.
+    /// Changes that rewrites made to the program, and near misses.
     pub(crate) notes: Vec<Note>,
     /// The program after the rewrite of [`Options::print_after`].
     pub(crate) printed: Option<String>,
-    /// Memory of the constants, as far as a budget counts it.
+    /// Memory of the constants that is charged to the budget.
     pub(crate) reserved: Reservation,
 }
 
-/// A model before anything of it is computed.
+/// Model before any constant is computed.
 struct Front {
-    /// Every function expanded, every node of the newest version, equal nodes shared, no dead ones.
+    /// All functions expanded, all nodes at their newest version, duplicate nodes shared, dead ones
+    /// removed.
     resolved: Resolved,
     inference: Inference,
     constants: Constants,
@@ -77,28 +77,28 @@ fn front(
         inner_may_contradict: options.inner_may_contradict(),
         ..InferOptions::default()
     };
-    // What is expanded as it does not reach the newest form; mostly nothing.
+    // Nodes to expand because they have no exact newest form; mostly none.
     let mut not_upgraded: Vec<HashSet<NodeId>> = Vec::new();
     let (mut resolved, at_file_versions) = loop {
         let outside = Outside { data: external, weights: &options.weights };
         let expanded = expand(model, Some(outside), declared, &options.operators, &not_upgraded)?;
         report.nodes = expanded.nodes;
         clock.lap(report, "resolve");
-        let missing = expanded.unsupported(&options.operators);
+        let missing = expanded.list_unsupported(&options.operators);
         if !missing.is_empty() {
             return Err(CompileError::Unsupported(missing));
         }
         let Expanded { mut resolved, inference, expansions, .. } = expanded;
         check_inside(model, &resolved, &inference)?;
         report.expanded = expansions;
-        let before = nodes_in(&resolved);
-        match upgrade(&mut resolved, &inference, &stays) {
+        let before = count_nodes(&resolved);
+        match upgrade(&mut resolved, &inference, &keeps_version) {
             Ok(upgraded) => {
                 report.upgraded = upgraded;
-                report.added = nodes_in(&resolved) - before;
+                report.added = count_nodes(&resolved) - before;
                 break (resolved, inference);
             }
-            // The same nodes again have no body either.
+            // The nodes were refused before, so they have no body either.
             Err(refused) if not_upgraded.last() == Some(&refused.nodes) => {
                 return Err(CompileError::Invalid(refused.findings));
             }
@@ -110,8 +110,10 @@ fn front(
     let has_no_kernel =
         |op: OpRef| !has_kernel(op) && !options.operators.has(op.def.domain, op.def.name);
     let counts = &mut report.expanded;
-    let are_gradients = differentiate(&mut resolved, declared, &stays, &has_no_kernel, counts);
-    let are_gradients = are_gradients.map_err(CompileError::Invalid)?;
+    // Without training, models with gradients were refused as unsupported.
+    let are_gradients = cfg!(feature = "training")
+        && differentiate(&mut resolved, declared, &keeps_version, &has_no_kernel, counts)
+            .map_err(CompileError::Invalid)?;
     clock.lap(report, "upgrade");
     let constants = Constants::read(&resolved, external, account, &options.weights)?;
     clock.lap(report, "read");
@@ -121,8 +123,7 @@ fn front(
         infer(&resolved, declared).map_err(CompileError::Invalid)?
     };
     if options.optimization >= Optimization::All {
-        // Before anything is computed ahead of time, so that nothing is computed twice there
-        // either.
+        // Runs before constants are computed, so that folding does not repeat duplicates either.
         report.common =
             eliminate_common(&mut resolved, &inference, &|value| constants.get(value).cloned());
     }
@@ -132,13 +133,13 @@ fn front(
     Ok(Front { resolved, inference, constants })
 }
 
-/// Whether a node runs in the form that it has.
-fn stays(resolved: &Resolved, node: NodeId) -> bool {
+/// Whether a node keeps its version.
+fn keeps_version(resolved: &Resolved, node: NodeId) -> bool {
     has_lengths(resolved, node) || has_no_newer_form(resolved, node)
 }
 
-/// Whether a node is a `Scan` of sequences whose lengths it is given. Only version 8 can say so,
-/// and a region runs that form.
+/// Whether a node is a `Scan` with an input of sequence lengths, which only version 8 has. A region
+/// runs that form.
 fn has_lengths(resolved: &Resolved, node: NodeId) -> bool {
     resolved.is(node, &SCAN)
         && resolved.schema(node).is_some_and(|schema| schema.since < 9)
@@ -156,9 +157,8 @@ pub(crate) fn compile(
         .map_err(|error| from_types(model, options, error))
 }
 
-/// An error about types, at the nodes whose inputs are of other types than their operators take:
-/// that is where a contradiction begins. A stage finds it where it matters, which may be nodes
-/// further down.
+/// Replaces a type error by one at the nodes whose inputs have types that their operators do not
+/// accept, where the contradiction begins. A stage may report it nodes later.
 fn from_types(model: &Model, options: &Options, error: CompileError) -> CompileError {
     let may_follow = matches!(&error, CompileError::Invalid(findings) if findings.iter().all(
         |finding| [&MALFORMED_NODE, &TYPES_CONTRADICT].contains(&finding.code)
@@ -192,7 +192,7 @@ fn compile_stages(
     pool: &Pool,
 ) -> Result<Compiled, CompileError> {
     let (mut report, mut clock) = (CompileReport::default(), Clock::start());
-    let account = Account::within(options.memory_limit, 0, options.memory_budget.as_ref());
+    let account = Account::with_budget(options.memory_limit, 0, options.memory_budget.as_ref());
     let Front { mut resolved, inference: first, mut constants } =
         front(model, external, options, &account, &mut report, &mut clock)?;
     let fuses = options.optimization >= Optimization::All;
@@ -210,7 +210,7 @@ fn compile_stages(
     };
     let folds = options.optimization > Optimization::Off;
     let remaining = constants.fold(&resolved, &first, &lowering, pool, folds)?;
-    // What was computed may have decided shapes.
+    // Computed constants may determine shapes.
     let mut inference =
         if constants.teach(&first) { infer_with(&resolved, &constants, options)? } else { first };
     let folded: HashSet<NodeId> = {
@@ -255,17 +255,17 @@ fn compile_stages(
     let mut program = lowering.program(&live, &constants)?;
     program.state.clone_from(&options.state);
     check_types(&program, &resolved)?;
-    let exact_up_to = small_products(program.constant_products());
+    let exact_up_to = find_exact_limit(program.constant_products());
     let lowering = Lowering { exact_up_to, ..lowering };
     clock.lap(&mut report, "lower");
     let (notes, printed) = rewrite(&mut program, &resolved, options);
     clock.lap(&mut report, "rewrite");
-    // What is computed ahead of time is exact, however exact products are that run.
+    // Constants are always computed exactly, whatever the precision of the session.
     let exactly = Lowering { precision: Precision::Exact, exact_up_to: 0, ..lowering };
     let memory = Arc::new(Recycler::default());
     let maker = Maker { lowering: &exactly, pool, memory: Some(&memory) };
     let body = select(&lowering, &maker, constants, program, options.keeps_mapped, &mut report)?;
-    report.made_bytes = account.taken();
+    report.made_bytes = account.charged_bytes();
     let reserved = account.reserve();
     clock.lap(&mut report, "select");
     let (dims, operators) = (options.dims.clone(), Arc::clone(&options.operators));
@@ -273,34 +273,31 @@ fn compile_stages(
     Ok(Compiled { executable, report, fusions, notes, printed, reserved })
 }
 
-/// Refuses a model whose values do not have the types that its nodes demand: inference lets pass
-/// what contradicts itself where it does not matter for sizes.
+/// Refuses a model whose values do not have the types that its nodes require. Inference tolerates
+/// contradictions that do not affect sizes.
 fn check_types(program: &Program, resolved: &Resolved) -> Result<(), CompileError> {
-    // What is about no step would be a mistake of lowering, which tests find after each rewrite.
+    // An error without a step would be a bug of lowering, which tests find after each rewrite.
     let Err(Broken { step: Some(step), what }) = program.verify_for(resolved.model()) else {
         return Ok(());
     };
     let what = format!("its inputs and outputs do not fit together: {what}");
-    Err(malformed(resolved.model(), program.steps[step].origins[0], what))
+    Err(refuse_node(resolved.model(), program.steps[step].origins[0], what))
 }
 
-/// Applies the rewrites that options ask for. Says what they did, and what the program is after the
-/// one after which it is printed.
+/// Applies the enabled rewrites. Returns their notes, and the program printed after
+/// [`Options::print_after`].
 fn rewrite(
     program: &mut Program,
     resolved: &Resolved,
     options: &Options,
 ) -> (Vec<Note>, Option<String>) {
-    let wanted = |rewrite: &&Rewrite| {
-        let is_left_out = options.without.iter().any(|name| name == rewrite.name);
-        rewrite.from <= options.optimization && !is_left_out
-    };
     let after = options.print_after.as_deref();
     let verifies = cfg!(debug_assertions) || after.is_some();
     let mut notes = Vec::new();
     let mut printed = (after == Some(LOWERING)).then(|| program.text(resolved));
-    for rewrite in &REWRITES {
-        if wanted(&rewrite) {
+    for rewrite in REWRITES {
+        let is_left_out = options.without.iter().any(|name| name == rewrite.name);
+        if rewrite.from <= options.optimization && !is_left_out {
             notes.extend(rewrite.apply(program, verifies));
         }
         if after == Some(rewrite.name) {
@@ -316,11 +313,11 @@ fn rewrite(
     (notes, printed)
 }
 
-/// Refuses names that no rewrite has.
+/// Refuses unknown names of rewrites in the options.
 fn check_names(options: &Options) -> Result<(), CompileError> {
-    let known = |name: &str| REWRITES.iter().any(|rewrite| rewrite.name == name);
     let after = options.print_after.as_deref().filter(|name| *name != LOWERING);
-    let unknown = options.without.iter().map(String::as_str).chain(after).find(|name| !known(name));
+    let mut names = options.without.iter().map(String::as_str).chain(after);
+    let unknown = names.find(|name| REWRITES.iter().all(|rewrite| rewrite.name != *name));
     let Some(name) = unknown else {
         return Ok(());
     };
@@ -329,7 +326,7 @@ fn check_names(options: &Options) -> Result<(), CompileError> {
     Err(CompileError::Option(format!("unknown rewrite '{name}'; rewrites are: {names}")))
 }
 
-/// Counts what was computed ahead of time. A node that only holds a value computes nothing.
+/// Counts the nodes computed ahead of time, except those that only hold a value.
 fn note_folded(
     report: &mut CompileReport,
     resolved: &Resolved,
@@ -349,13 +346,13 @@ fn note_folded(
     }
 }
 
-/// What is inferred when constants are known.
+/// Infers types and shapes with the known constants.
 fn infer_with(
     resolved: &Resolved,
     constants: &Constants,
     options: &Options,
 ) -> Result<Inference, CompileError> {
-    let known = |value: ValueId| constants.known(value);
+    let known = |value: ValueId| constants.known_value(value);
     let options = InferOptions {
         symbols: &options.dims,
         known: Some(&known),

@@ -1,8 +1,8 @@
-//! Constants: the values that are known before anything runs, there or still to be made.
+//! Constants: values that are known before a run, materialized or deferred.
 //!
 //! [`fold`](mod@crate::fold) decides which values become constants, and [`make`](crate::make)
-//! computes them. Of a constant that is one element in all places there is only that element until
-//! something wants all of it.
+//! computes them. A constant that repeats one element stays that element until a reader needs all
+//! of it.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -17,71 +17,70 @@ use crate::border::demand_density;
 use crate::error::CompileError;
 use crate::weights::{Elements, SharedWeights, Weight};
 
-/// Limit: bytes up to which a value is computed at once and kept.
+/// Limit: bytes up to which a constant is computed at once and kept.
 pub(crate) const SMALL: usize = 64 << 10;
-/// Limit: ratio of the size of a value to what the file stores of it: `Cast`, `DequantizeLinear`,
-/// `Transpose` and their like need that.
+/// Limit: ratio of a constant's size to the bytes in the file it is computed from. `Cast`,
+/// `DequantizeLinear` and `Transpose` need some growth.
 const GROWTH: usize = 8;
-/// Limit: ratio of the size of all such values together to what the file stores: each may become
-/// several others on its way.
+/// Limit: ratio of the total size of such constants to the bytes in the file: a stored value may
+/// pass through several forms.
 const GROWTH_OF_ALL: usize = 32;
-/// Limit: bytes that all other values may have together.
+/// Limit: total bytes of all other constants.
 const OTHERS: usize = 64 << 20;
 
-/// The values that are known before anything runs.
+/// Values that are known before a run.
 #[derive(Default)]
 pub(crate) struct Constants {
-    /// Those that are there.
+    /// Materialized constants.
     tensors: HashMap<ValueId, Tensor>,
-    /// Those that can be made.
+    /// Constants that can be materialized on demand.
     later: HashMap<ValueId, Later>,
-    /// How many bytes of the file a value is made of.
+    /// Number of bytes in the file that a value is computed from.
     stored: HashMap<ValueId, usize>,
-    /// Bytes that values may still have: those that are no more than [`GROWTH`] times as large as
-    /// what they are made of, and all others.
+    /// Bytes left for values of at most [`GROWTH`] times the bytes they are computed from, and for
+    /// all others.
     grown_left: usize,
     others_left: usize,
-    /// Shared copies of constants that leave mapped files.
+    /// Copies of constants from mapped files, shared between sessions.
     copies: SharedWeights,
 }
 
-/// A constant that is made when it is wanted.
+/// Constant that is materialized on demand.
 struct Later {
     outline: Outline,
-    how: How,
-    /// Whether its bytes are taken in the account.
+    how: Recipe,
+    /// Whether its bytes are charged to the account.
     charged: bool,
-    /// How many nodes still want it.
+    /// Number of nodes and steps that still need it.
     wanted: usize,
 }
 
-/// What is known of a value that has not been made.
+/// Type and size of a value that is not materialized.
 pub(crate) struct Outline {
     pub(crate) data_type: DataType,
     pub(crate) dims: Dims,
     pub(crate) bytes: usize,
 }
 
-/// A constant as kernels see it.
-pub(crate) struct Look<'a> {
-    /// The value, if it is there.
+/// Constant as kernels see it.
+pub(crate) struct ConstantView<'a> {
+    /// The value, if it is materialized.
     pub(crate) there: Option<&'a Tensor>,
     pub(crate) weight: Weight<'a>,
 }
 
-/// How a constant is made.
-pub(crate) enum How {
-    /// By running the node.
+/// Recipe for a constant.
+pub(crate) enum Recipe {
+    /// Run the node.
     Run(NodeId),
-    /// From one element, which all others are like. The node is also among those that remain.
+    /// Repeat one element. The node also remains in the program.
     Fill(Tensor),
-    /// From the elements that are not zero.
+    /// Fill a dense tensor from the non-zero elements.
     Sparse(Box<Sparse>),
 }
 
 impl Constants {
-    /// Reads the initializers that something reads. Raw values are shared with the file, not
-    /// copied.
+    /// Reads the initializers that have a reader. Raw values share the bytes of the file.
     pub(crate) fn read(
         resolved: &Resolved,
         external: &dyn ExternalData,
@@ -115,13 +114,13 @@ impl Constants {
                 };
                 account.charge(bytes).map_err(|e| error(e.to_string()))?;
                 let outline = Outline { data_type, dims: sparse.dims().into(), bytes };
-                constants.put_off(value, outline, How::Sparse(Box::new(sparse)), true);
+                constants.defer(value, outline, Recipe::Sparse(Box::new(sparse)), true);
             }
         }
         Ok(constants)
     }
 
-    /// Reads the initializers that something reads and that are not there yet.
+    /// Reads the initializers that have a reader and are not materialized.
     pub(crate) fn read_initializers(
         &mut self,
         resolved: &Resolved,
@@ -138,75 +137,76 @@ impl Constants {
                 let tensor =
                     model.tensor(&initializer.tensor, external).map_err(CompileError::Constant)?;
                 let stored = tensor.held_bytes();
-                self.insert(value, self.outside_of_files(tensor)?, stored);
+                self.insert(value, self.copy_if_known(tensor)?, stored);
             }
         }
         Ok(())
     }
 
-    /// A tensor of a data file, copied if inference may come to know and keep it.
-    fn outside_of_files(&self, tensor: Tensor) -> Result<Tensor, CompileError> {
+    /// Copies a small tensor of a data file, as inference may keep it; returns a large one
+    /// unchanged.
+    fn copy_if_known(&self, tensor: Tensor) -> Result<Tensor, CompileError> {
         if tensor.len() > sardonyx_ops::MAX_KNOWN {
             return Ok(tensor);
         }
-        let copied = self.copies.unmapped(tensor);
+        let copied = self.copies.copy_if_mapped(tensor);
         copied.map_err(|error| CompileError::Resources(error.to_string()))
     }
 
-    /// Adds a value that is made of some bytes of the file.
+    /// Inserts a value that is computed from `stored` bytes of the file.
     pub(crate) fn insert(&mut self, value: ValueId, tensor: Tensor, stored: usize) {
         self.stored.insert(value, stored);
         self.tensors.insert(value, tensor);
     }
 
-    /// Adds a value that is made when it is wanted. `charged` says whether its bytes are taken in
-    /// the account.
-    pub(crate) fn put_off(&mut self, value: ValueId, outline: Outline, how: How, charged: bool) {
+    /// Inserts a value that is materialized on demand. `charged`: whether the account holds its
+    /// bytes.
+    pub(crate) fn defer(&mut self, value: ValueId, outline: Outline, how: Recipe, charged: bool) {
         self.later.insert(value, Later { outline, how, charged, wanted: 0 });
     }
 
-    /// Says of how many bytes of the file a value is made that is put off.
+    /// Sets the number of bytes in the file that a deferred value is computed from.
     pub(crate) fn set_stored(&mut self, value: ValueId, stored: usize) {
         self.stored.insert(value, stored);
     }
 
-    /// How many bytes of the file some values are made of.
-    pub(crate) fn stored<'v>(&self, values: impl IntoIterator<Item = &'v ValueId>) -> usize {
+    /// Sums the bytes in the file that some values are computed from.
+    pub(crate) fn stored_bytes<'v>(&self, values: impl IntoIterator<Item = &'v ValueId>) -> usize {
         let stored = values.into_iter().filter_map(|value| self.stored.get(value));
         stored.fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
-    /// How many bytes of the file all constants are made of.
-    pub(crate) fn all_stored(&self) -> usize {
+    /// Sums the bytes in the file that all constants are computed from.
+    pub(crate) fn all_stored_bytes(&self) -> usize {
         self.stored.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
-    /// Adds one that was put off and has been made now.
-    pub(crate) fn insert_made(&mut self, value: ValueId, tensor: Tensor) {
+    /// Inserts the value of a deferred constant.
+    pub(crate) fn insert_materialized(&mut self, value: ValueId, tensor: Tensor) {
         if self.later.contains_key(&value) {
             self.tensors.insert(value, tensor);
         }
     }
 
-    /// How a constant is made that is not there.
-    pub(crate) fn how(&self, value: ValueId) -> Option<&How> {
+    /// Returns the recipe of a constant that is not materialized.
+    pub(crate) fn recipe(&self, value: ValueId) -> Option<&Recipe> {
         match self.get(value) {
             Some(_) => None,
             None => self.later.get(&value).map(|later| &later.how),
         }
     }
 
-    /// A constant that is there.
+    /// Returns a materialized constant.
     pub(crate) fn get(&self, value: ValueId) -> Option<&Tensor> {
         self.tensors.get(&value)
     }
 
-    /// Whether a value is a constant, there or not.
+    /// Whether a value is a constant, materialized or deferred.
     pub(crate) fn contains(&self, value: ValueId) -> bool {
         self.tensors.contains_key(&value) || self.later.contains_key(&value)
     }
 
-    /// Type and dimensions of a constant, there or not.
+    /// Returns type and dimensions of a constant, materialized or deferred.
     pub(crate) fn outline(&self, value: ValueId) -> Option<(DataType, &[usize])> {
         if let Some(tensor) = self.get(value) {
             return Some((tensor.data_type(), tensor.dims()));
@@ -215,7 +215,7 @@ impl Constants {
         Some((outline.data_type, &outline.dims))
     }
 
-    /// Bytes of a constant, there or not.
+    /// Returns the size of a constant in bytes, materialized or deferred; 0 for other values.
     pub(crate) fn bytes_of(&self, value: ValueId) -> usize {
         match (self.get(value), self.later.get(&value)) {
             (Some(tensor), _) => tensor.bytes().len(),
@@ -224,13 +224,14 @@ impl Constants {
         }
     }
 
-    /// Whether a constant is one that is made when it is wanted.
-    pub(crate) fn is_made(&self, value: ValueId) -> bool {
+    /// Whether a constant is materialized on demand.
+    pub(crate) fn is_deferred(&self, value: ValueId) -> bool {
         self.later.contains_key(&value)
     }
 
-    /// What kernels may read of a value, or pack in place of it; `None` if it is not a constant.
-    pub(crate) fn look(&self, value: ValueId) -> Option<Look<'_>> {
+    /// Returns the view of a constant that kernels may read, or pack instead; `None` for other
+    /// values.
+    pub(crate) fn look(&self, value: ValueId) -> Option<ConstantView<'_>> {
         let (there, later) = (self.tensors.get(&value), self.later.get(&value));
         let (data_type, dims) = match (there, later) {
             (Some(tensor), _) => (tensor.data_type(), tensor.dims()),
@@ -238,57 +239,59 @@ impl Constants {
             (None, None) => return None,
         };
         let elements = match (later.map(|later| &later.how), there) {
-            (Some(How::Fill(one)), _) => Elements::Fill(one),
+            (Some(Recipe::Fill(one)), _) => Elements::Fill(one),
             (_, Some(tensor)) => Elements::All(tensor),
             (_, None) => Elements::Unmade,
         };
-        // Small values take little in any form.
+        // Only deferred values are large enough to be worth releasing.
         let weight = Weight { data_type, dims, elements, stored: later.is_none() };
-        Some(Look { there, weight })
+        Some(ConstantView { there, weight })
     }
 
-    /// Whether a value is one element repeated, and not small.
+    /// Whether a value is one repeated element, and not small.
     pub(crate) fn is_fill(&self, value: ValueId) -> bool {
-        self.one_of_fill(value).is_some()
+        self.fill_element(value).is_some()
     }
 
-    /// The one element that is in all places of a value that is not small.
-    pub(crate) fn one_of_fill(&self, value: ValueId) -> Option<&Tensor> {
+    /// Returns the element that a large value repeats.
+    pub(crate) fn fill_element(&self, value: ValueId) -> Option<&Tensor> {
         match &self.later.get(&value)?.how {
-            How::Fill(one) => Some(one),
-            How::Run(_) | How::Sparse(_) => None,
+            Recipe::Fill(one) => Some(one),
+            Recipe::Run(_) | Recipe::Sparse(_) => None,
         }
     }
 
-    /// The one element that a value consists of, as a tensor of one element.
+    /// Returns the element of a value with one element or one repeated element.
     pub(crate) fn one_element(&self, value: ValueId) -> Option<&Tensor> {
         let small = || self.get(value).filter(|tensor| tensor.len() == 1);
-        self.one_of_fill(value).or_else(small)
+        self.fill_element(value).or_else(small)
     }
 
-    /// Says how much values may have that are computed of what the file stores, and of nothing.
+    /// Sets how many bytes values may take: in proportion to `all_stored` bytes of the file, and
+    /// [`OTHERS`].
     pub(crate) fn limit_growth(&mut self, all_stored: usize) {
         self.grown_left = all_stored.saturating_mul(GROWTH_OF_ALL);
         self.others_left = OTHERS;
     }
 
-    /// The same for more bytes that the file stores.
+    /// Raises the limit of [`limit_growth`](Self::limit_growth) for `stored` more bytes of the
+    /// file.
     pub(crate) fn raise_growth(&mut self, stored: usize) {
         self.grown_left = self.grown_left.saturating_add(stored.saturating_mul(GROWTH_OF_ALL));
     }
 
-    /// Bytes that a value may have that is made of `stored` bytes of the file.
+    /// Returns the bytes that a value computed from `stored` bytes of the file may take.
     pub(crate) fn room_for(&self, stored: usize) -> usize {
         self.grown_left.min(stored.saturating_mul(GROWTH)).max(self.others_left)
     }
 
-    /// Bytes that values may still have that are made of little.
+    /// Returns the bytes left for values that are computed from little or nothing.
     pub(crate) fn others_left(&self) -> usize {
         self.others_left
     }
 
-    /// Takes bytes from what values may still have, for one that is made of `stored` bytes of the
-    /// file.
+    /// Takes `bytes` of a value computed from `stored` bytes of the file from the limits; whether
+    /// they sufficed.
     pub(crate) fn draw(&mut self, bytes: usize, stored: usize) -> bool {
         let left = if bytes <= stored.saturating_mul(GROWTH) && bytes <= self.grown_left {
             &mut self.grown_left
@@ -302,9 +305,9 @@ impl Constants {
         true
     }
 
-    /// Counts by how many steps and nodes each constant is wanted that is not there yet: by steps
-    /// that read some `values`, and by nodes that are computed for these, which count among the
-    /// `readers` of their inputs.
+    /// Counts the readers of constants that are not yet materialized: steps that read some
+    /// `values`, and nodes that are computed for these, which count among the `readers` of their
+    /// inputs.
     pub(crate) fn count_wanted<'v>(
         &mut self,
         resolved: &Resolved,
@@ -315,12 +318,12 @@ impl Constants {
         let mut seen: HashSet<NodeId> = HashSet::new();
         let mut pending: Vec<SmallVec<[ValueId; 6]>> = values.cloned().collect();
         while let Some(values) = pending.pop() {
-            for value in each_once(&values) {
+            for value in sort_unique(&values) {
                 let Some(later) = self.later.get_mut(&value) else {
                     continue;
                 };
                 later.wanted += 1;
-                if let How::Run(maker) = later.how
+                if let Recipe::Run(maker) = later.how
                     && seen.insert(maker)
                 {
                     let inputs: SmallVec<[ValueId; 6]> = model.inputs(maker).flatten().collect();
@@ -333,15 +336,15 @@ impl Constants {
         }
     }
 
-    /// Says that a step has what it wanted of some values. Constants that nothing else wants go,
-    /// but for those that are `kept`.
-    pub(crate) fn done_with(
+    /// Releases constants that a step has read. Drops those without further readers, except the
+    /// `kept`.
+    pub(crate) fn release(
         &mut self,
         values: &[ValueId],
         account: &Account,
         kept: impl Fn(ValueId) -> bool,
     ) {
-        for value in each_once(values) {
+        for value in sort_unique(values) {
             if let Some(later) = self.later.get_mut(&value) {
                 later.wanted = later.wanted.saturating_sub(1);
                 if later.wanted == 0 && !kept(value) {
@@ -351,7 +354,7 @@ impl Constants {
         }
     }
 
-    /// Drops a constant that was made and that nothing wants.
+    /// Drops a materialized constant without readers.
     pub(crate) fn drop_unwanted(&mut self, value: ValueId, account: &Account) {
         if self.later.get(&value).is_some_and(|later| later.wanted == 0) {
             self.drop_made(value, account);
@@ -368,7 +371,7 @@ impl Constants {
         }
     }
 
-    /// Takes the bytes of a constant that is about to be made, unless they are taken.
+    /// Charges a constant that is about to be materialized, unless it is charged.
     pub(crate) fn charge(&mut self, value: ValueId, account: &Account) -> Result<(), Refused> {
         if let Some(later) = self.later.get_mut(&value).filter(|later| !later.charged) {
             account.charge(later.outline.bytes)?;
@@ -377,8 +380,8 @@ impl Constants {
         Ok(())
     }
 
-    /// Whether a fill may be made in full and kept: it is one of the values that are made of
-    /// little.
+    /// Whether a fill may be materialized and kept: the limit for values computed from little
+    /// allows it.
     pub(crate) fn may_keep_fill(&mut self, value: ValueId, account: &Account) -> bool {
         let Some(later) = self.later.get_mut(&value) else {
             return false;
@@ -391,7 +394,7 @@ impl Constants {
         true
     }
 
-    /// Gives back what is taken in the account for constants that have not been made in the end.
+    /// Credits the account for charged constants that were never materialized.
     pub(crate) fn settle(&mut self, account: &Account, kept: impl Fn(ValueId) -> bool) {
         for (value, later) in &mut self.later {
             if later.charged && !kept(*value) {
@@ -401,7 +404,7 @@ impl Constants {
         }
     }
 
-    /// Gives a constant up, once it has been taken in by all of its readers.
+    /// Removes and returns a constant that all readers have packed.
     pub(crate) fn take(&mut self, value: ValueId) -> Option<Tensor> {
         self.tensors.remove(&value)
     }
@@ -410,11 +413,11 @@ impl Constants {
     pub(crate) fn teach(&self, inference: &Inference) -> bool {
         self.tensors
             .keys()
-            .any(|value| inference.known(*value).is_none() && self.known(*value).is_some())
+            .any(|value| inference.known(*value).is_none() && self.known_value(*value).is_some())
     }
 
-    /// A constant that is there, with its elements at addresses of their type.
-    pub(crate) fn aligned(&mut self, value: ValueId) -> Result<Option<&Tensor>, TensorError> {
+    /// Returns a materialized constant, its elements aligned to their type.
+    pub(crate) fn get_aligned(&mut self, value: ValueId) -> Result<Option<&Tensor>, TensorError> {
         let Some(tensor) = self.tensors.get_mut(&value) else {
             return Ok(None);
         };
@@ -422,28 +425,28 @@ impl Constants {
         Ok(Some(tensor))
     }
 
-    /// Takes a constant that is there out of the mapped file that it is in, and puts its elements
-    /// at addresses of their type. Sessions of a model share the copy.
+    /// Copies a materialized constant out of its mapped file, aligned. Sessions of a model share
+    /// the copy.
     pub(crate) fn leave_file(&mut self, value: ValueId) -> Result<(), TensorError> {
         if let Some(tensor) = self.tensors.get_mut(&value) {
-            *tensor = self.copies.unmapped(tensor.clone())?;
+            *tensor = self.copies.copy_if_mapped(tensor.clone())?;
         }
         Ok(())
     }
 
-    /// What inference may know of constants.
-    pub(crate) fn known(&self, value: ValueId) -> Option<Known> {
+    /// Returns the part of a constant that inference may read.
+    pub(crate) fn known_value(&self, value: ValueId) -> Option<Known> {
         self.get(value)
             .filter(|tensor| tensor.len() <= sardonyx_ops::MAX_KNOWN)
-            // A part of a large constant, which inference would keep.
+            // A mapped tensor may be part of a large file, which inference would keep open.
             .filter(|tensor| !tensor.buffer().is_some_and(Buffer::is_mapped))
             .cloned()
             .map(Known::Tensor)
     }
 }
 
-/// Values in order, none of them twice.
-pub(crate) fn each_once(values: &[ValueId]) -> SmallVec<[ValueId; 6]> {
+/// Sorts values and removes duplicates.
+pub(crate) fn sort_unique(values: &[ValueId]) -> SmallVec<[ValueId; 6]> {
     let mut values = SmallVec::from_slice(values);
     values.sort_unstable();
     values.dedup();

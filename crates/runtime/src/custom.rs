@@ -1,8 +1,8 @@
-//! Operators that a program brings: what is known of them, and kernels that are its own code.
+//! Custom operators: schemas, rules and kernels that a program registers.
 //!
 //! They are found by domain and name, before functions of the model and before operators that ONNX
-//! Runtime adds to the standard. Those of the standard cannot be replaced: what a model means must
-//! not depend on the program that opens it.
+//! Runtime adds to the standard. Operators of the standard cannot be replaced: the meaning of a
+//! model must not depend on the program that opens it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,32 +15,32 @@ use sardonyx_tensor::{DataType, Element, TensorView, TensorViewMut, Value};
 use smallvec::SmallVec;
 
 use crate::error::{KernelError, OperatorError, fail};
-use crate::kernel::{Call, Kernel, Target, described};
+use crate::kernel::{Call, Kernel, Target, describe_value};
 
-/// The code of an operator that a program brings. Its rule says the types of outputs.
+/// Kernel of a custom operator. Its rules infer the types of outputs.
 pub trait CustomKernel: Rules + Send + Sync {
-    /// Computes the outputs of one node. May be called by several threads at once.
+    /// Computes the outputs of one node. Several threads may call it at the same time.
     ///
     /// # Errors
     ///
-    /// Why it cannot; the message of the run names the node.
+    /// Cause of the failure; the message of the run names the node.
     fn run(&self, call: &mut OperatorCall<'_, '_>) -> Result<(), OperatorError>;
 }
 
-/// The operators that a program brings, by domain and name.
+/// Custom operators by domain and name.
 #[derive(Clone, Default)]
 pub struct CustomOperators {
     kernels: BTreeMap<(&'static str, &'static str), Arc<dyn CustomKernel>>,
-    /// All operators that models may use, if there are others than without a program.
+    /// Schemas of all operators that models may use; `None` without custom operators.
     registry: Option<Registry>,
 }
 
 impl CustomOperators {
-    /// Adds an operator with what it takes and makes, or replaces one that was added before.
+    /// Adds an operator, or replaces one that was added before.
     ///
     /// # Errors
     ///
-    /// What is wrong with the schema; an operator that the standard has.
+    /// The schema is malformed, or the standard has the operator.
     pub fn add(
         &mut self,
         schema: Schema,
@@ -55,7 +55,7 @@ impl CustomOperators {
         if registry.versions(domain).is_none() {
             registry.set_versions(domain, 1, u32::MAX)?;
         }
-        // Another version of it, or one of those that ONNX Runtime adds.
+        // Another version of the operator, or one that ONNX Runtime adds.
         while let Some(since) = registry.schema(domain, name, u32::MAX).map(|found| found.since) {
             registry.remove(domain, name, since)?;
         }
@@ -65,13 +65,13 @@ impl CustomOperators {
         Ok(())
     }
 
-    /// What they say of the types of outputs, if there are any.
+    /// Returns the type inference of the operators, unless there are none.
     pub(crate) fn rules(&self) -> Option<&dyn Rules> {
         (!self.kernels.is_empty()).then_some(self)
     }
 
-    /// All operators that models may use: those of the standard, those that ONNX Runtime adds, and
-    /// these.
+    /// Returns the schemas of all operators that models may use: the standard's, ONNX Runtime's,
+    /// and the custom ones.
     pub fn registry(&self) -> Registry {
         self.registry.clone().unwrap_or_else(Registry::with_microsoft)
     }
@@ -81,12 +81,12 @@ impl CustomOperators {
         kernels.get(&(domain, name))
     }
 
-    /// Whether an operator is one of these.
+    /// Whether an operator is a custom one.
     pub(crate) fn has(&self, domain: &str, name: &str) -> bool {
         self.find(domain, name).is_some()
     }
 
-    /// What runs for a node that follows a schema, if that is of one of these.
+    /// Returns the kernel of a node, if its schema belongs to a custom operator.
     pub(crate) fn kernel(
         &self,
         resolved: &Resolved,
@@ -134,7 +134,7 @@ impl Rules for CustomOperators {
     }
 }
 
-/// Attributes of a node, with nothing borrowed from the model.
+/// Attributes of a node, copied from the model.
 struct Owned(Vec<(String, AttrValue<'static>)>);
 
 impl Attributes for Owned {
@@ -144,11 +144,11 @@ impl Attributes for Owned {
     }
 }
 
-/// A node of an operator that a program brings.
+/// Node of a custom operator.
 struct CustomStep {
     schema: &'static Schema,
     attributes: Owned,
-    /// The types of the outputs, as far as known.
+    /// Inferred types of the outputs.
     outputs: Vec<Option<Type>>,
     kernel: Arc<dyn CustomKernel>,
 }
@@ -162,7 +162,7 @@ impl Kernel for CustomStep {
         for (index, target) in call.targets.iter().enumerate() {
             match target {
                 Target::Absent => {}
-                // Planned memory holds what another step left there.
+                // The memory still holds values of another step.
                 _ if !given[index] => fail!("the kernel did not write output {index}"),
                 Target::Owned(Some(value)) => self.check(index, value)?,
                 Target::Owned(None) | Target::Planned { .. } => {}
@@ -177,7 +177,8 @@ impl Kernel for CustomStep {
 }
 
 impl CustomStep {
-    /// Compares an output with what is known of it: the kernels that read it were chosen by that.
+    /// Compares an output with its inferred type, by which the kernels of its readers were
+    /// selected.
     fn check(&self, index: usize, value: &Value) -> Result<(), KernelError> {
         let Some(ty) = self.outputs.get(index).and_then(Option::as_ref) else {
             return Ok(());
@@ -196,7 +197,7 @@ impl CustomStep {
             _ => ty.value_type().is_none_or(|known| known == value.value_type()),
         };
         if !fits {
-            fail!("output {index} is {}, but declared as {ty}", described(value));
+            fail!("output {index} is {}, but declared as {ty}", describe_value(value));
         }
         Ok(())
     }
@@ -209,12 +210,12 @@ impl CustomStep {
 pub struct OperatorCall<'c, 'a> {
     call: &'c mut Call<'a>,
     step: &'c CustomStep,
-    /// By output, whether it was written.
+    /// Whether each output was written.
     given: SmallVec<[bool; 4]>,
 }
 
 impl<'c, 'a> OperatorCall<'c, 'a> {
-    /// The operator in the version that the node follows.
+    /// Returns the schema at the version that the node uses.
     #[doc(hidden)]
     pub fn schema(&self) -> &'static Schema {
         self.step.schema

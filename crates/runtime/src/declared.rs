@@ -1,7 +1,7 @@
-//! Values whose types are not those that the model declares.
+//! Check that values have the types that the model declares.
 //!
-//! Element types and kinds are compared, as in ONNX Runtime. Shapes are passed over: what is
-//! inferred holds.
+//! Compares element types and kinds, as ONNX Runtime does. Ignores declared shapes: inferred ones
+//! are used.
 
 use sardonyx_model::{GraphId, Model, Producer, Type, TypeProto, ValueId};
 use sardonyx_passes::codes::TYPES_CONTRADICT;
@@ -11,8 +11,7 @@ use sardonyx_tensor::{DataType, ValueType};
 use crate::border::dense_type;
 use crate::error::CompileError;
 
-/// Refuses a model whose outputs are of other types than it declares: who reads them goes by what
-/// is declared.
+/// Refuses a model with outputs of other types than declared, as callers rely on the declaration.
 pub(crate) fn check_outputs(
     resolved: &Resolved,
     inference: &Inference,
@@ -31,9 +30,9 @@ pub(crate) fn check_outputs(
     refuse(wrong.collect())
 }
 
-/// Refuses a model that declares other types of values inside of it than they have: of what nodes
-/// make, in graphs of nodes too, and of constants. `file` is the model before its nodes are
-/// changed, and `resolved` still has its values. In bodies of functions the calls decide on types.
+/// Refuses a model with intermediate values or constants of other types than declared, in all
+/// graphs. `file` is the model before nodes are changed; `resolved` still has its values. Skips
+/// bodies of functions, whose types depend on the call.
 pub(crate) fn check_inside(
     file: &Model,
     resolved: &Resolved,
@@ -42,13 +41,13 @@ pub(crate) fn check_inside(
     let model = resolved.model();
     let last = file.graphs().last().map(|(id, _)| id);
     let mut wrong = Vec::new();
-    // Graphs with later numbers are copies that belong to calls.
+    // Graphs with later numbers are copies made for calls.
     for id in resolved.graphs().iter().copied().filter(|id| Some(*id) <= last) {
         let graph = file.graph(id);
         let outputs: &[_] = if id == resolved.main() { &[] } else { &graph.outputs };
         for info in outputs.iter().chain(&graph.value_info) {
             let (Some(value), Some(ty)) = (info.value, &info.ty) else { continue };
-            // Lists of an inner graph may name values of an outer one, which says what they are.
+            // An inner graph may list values of an outer one, which declares them.
             if file.value(value).graph == id
                 && let Some((made, declared)) = differing(file, ty, inference, value)
             {
@@ -65,8 +64,7 @@ pub(crate) fn check_inside(
     refuse(wrong)
 }
 
-/// Constants that inputs of a graph have where nothing else is given, of other types than the
-/// inputs.
+/// Yields the default values of graph inputs whose types differ from the declared ones.
 fn wrong_defaults(file: &Model, id: GraphId) -> impl Iterator<Item = Finding> {
     let graph = file.graph(id);
     let dense = graph.initializers.iter().enumerate().map(|(index, initializer)| {
@@ -91,7 +89,7 @@ fn wrong_defaults(file: &Model, id: GraphId) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// What a value is and what it is declared to be, if these are different kinds of values.
+/// Returns the inferred and the declared type of a value, if they are of different kinds.
 fn differing(
     model: &Model,
     ty: &TypeProto,
@@ -102,12 +100,12 @@ fn differing(
     (held_type(&declared)? != held_type(made)?).then(|| (made.clone(), declared))
 }
 
-/// The kind of value. Nodes make sparse tensors dense.
+/// Returns the kind of a value as kernels see it: nodes make sparse tensors dense.
 fn held_type(ty: &Type) -> Option<ValueType> {
     ty.value_type().map(|ty| dense_type(&ty))
 }
 
-/// Where a value comes from.
+/// Returns the place of a value's producer.
 fn spot_of(model: &Model, graph: GraphId, value: ValueId) -> Spot {
     match model.value(value).producer {
         Producer::Node(node, _) => Spot::node(node),

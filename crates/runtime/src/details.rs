@@ -1,5 +1,4 @@
-//! What a run will do for inputs of given types: sizes, work and memory of each step. Nothing runs
-//! for it.
+//! Predicted sizes, work and memory of each step for inputs of given types, without a run.
 
 use sardonyx_model::{NodeId, Type};
 use sardonyx_ops::Known;
@@ -14,64 +13,63 @@ use crate::memory::Planned;
 use crate::plan::Plan;
 use crate::program::Slot;
 use crate::session::Session;
-use crate::sizes::{Scope, Sizes, inferred, integers};
+use crate::sizes::{Scope, Sizes, infer_types, integers};
 
-/// What a run does for inputs of given types.
+/// Sizes, work and memory of a run for inputs of given types.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunDetails {
-    /// By step, as in [`Session::steps`].
+    /// Details of each step, in the order of [`Session::steps`].
     pub steps: Vec<StepDetails>,
-    /// Bytes of the memory in which values between inputs and outputs lie, that of inner graphs
-    /// included.
+    /// Size of the arena for values between inputs and outputs, inner graphs included, in bytes.
     pub arena_bytes: usize,
-    /// Bytes that these values would take if none shared the memory of another.
+    /// Total bytes of these values if none shared memory.
     pub unshared_bytes: u64,
 }
 
-/// What a step does for inputs of given types.
+/// Sizes, work and memory of a step for inputs of given types.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct StepDetails {
-    /// The output is a view of the input: nothing runs.
+    /// Whether the output is a view of the input, so that nothing runs.
     pub is_view: bool,
-    /// The output takes over the memory of an input.
+    /// Whether the output reuses the memory of an input.
     pub in_place: bool,
-    /// An input is read through strides.
+    /// Whether an input is read through strides.
     pub strided: bool,
-    /// It reads or writes images whose channels come last.
+    /// Whether the step reads or writes images whose channels come last.
     pub channels_last: bool,
-    /// It copies what could be a view, if whoever reads it could follow.
+    /// Whether the step copies data that could be a view if all readers accepted strides.
     pub copies: bool,
-    /// Multiply-adds; `None` if sizes are unknown, or nobody knows how to count the operator.
+    /// Number of multiply-adds; `None` if sizes are unknown or the operator is not counted.
     pub multiply_adds: Option<u64>,
-    /// Bytes that it reads, constants included; of a table that rows are taken from, only as much
-    /// as is taken, and of what is joined, only what is copied. `None` if a size is unknown.
+    /// Bytes read, constants included: of a gathered table only the rows taken, of a concatenation
+    /// only the copied inputs. `None` if a size is unknown.
     pub read_bytes: Option<u64>,
-    /// Bytes that it writes; of what is joined, only what is copied. `None` if a size is unknown.
+    /// Bytes written: of a concatenation only the copied parts. `None` if a size is unknown.
     pub written_bytes: Option<u64>,
-    /// What it reads, in the order of its inputs; those left out are not listed.
+    /// Inputs in order, without omitted ones.
     pub inputs: Vec<OperandDetails>,
-    /// What it makes, as far as anybody reads it.
+    /// Outputs that have a reader.
     pub outputs: Vec<OperandDetails>,
 }
 
-/// What a step reads or makes.
+/// Input or output of a step.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OperandDetails {
     /// Type, with all dimensions if they are known before the run.
     pub ty: Option<Type>,
-    /// Whether it is known when the model is compiled.
+    /// Whether the value is known when the model is compiled.
     pub constant: bool,
-    /// Whether it is read through strides.
+    /// Whether the value is read through strides.
     pub strided: bool,
-    /// Whether it is images whose channels come last.
+    /// Whether the value is an image whose channels come last.
     pub channels_last: bool,
 }
 
 impl OperandDetails {
-    /// Bytes. `None` if its size is unknown or it has none, as strings.
+    /// Returns the size in bytes; `None` if it is unknown or the type has none, as strings.
     pub fn bytes(&self) -> Option<u64> {
         bytes_of(self.ty.as_ref()?)
     }
@@ -84,19 +82,18 @@ fn bytes_of(ty: &Type) -> Option<u64> {
 }
 
 impl Session {
-    /// What a run does for inputs of these types, by position among [`Session::inputs`]; `None` for
-    /// one that is not given, or of which nothing is known. Unknown sizes are no error: what
-    /// depends on them is unknown then.
+    /// Predicts the run for inputs of these types, by position among [`Session::inputs`]; `None`
+    /// for an omitted input or an unknown type. Sizes that depend on unknown ones are unknown.
     ///
     /// # Errors
     ///
     /// Types with which the model contradicts itself.
     pub fn details(&self, inputs: &[Option<Type>]) -> Result<RunDetails, RunError> {
         let executable = &self.executable;
-        let inference = inferred(Scope::main(executable), inputs)?;
+        let inference = infer_types(Scope::main(executable), inputs)?;
         let mut details = RunDetails { steps: Vec::new(), arena_bytes: 0, unshared_bytes: 0 };
         for body in executable.body.parts() {
-            let planned = Planned::new(body, Sizes::of(executable, body, &inference));
+            let planned = Planned::new(body, Sizes::from_inference(executable, body, &inference));
             details.add(executable, body, &planned, &inference);
         }
         Ok(details)
@@ -104,7 +101,7 @@ impl Session {
 }
 
 impl RunDetails {
-    /// Adds the steps of a program, and after each those of the inner graphs in it.
+    /// Adds the steps of a program, and after each those of its inner graphs.
     fn add(
         &mut self,
         executable: &Executable,
@@ -112,7 +109,7 @@ impl RunDetails {
         planned: &Planned,
         inference: &Inference,
     ) {
-        let look = Look { executable, body, plan: &planned.plan, inference };
+        let look = StepInspector { executable, body, plan: &planned.plan, inference };
         for (index, step) in body.steps.iter().enumerate() {
             self.steps.push(look.step(index, step));
             for (body, planned) in step.bodies().iter().zip(planned.inner(index)) {
@@ -127,14 +124,14 @@ impl RunDetails {
     }
 }
 
-struct Look<'a> {
+struct StepInspector<'a> {
     executable: &'a Executable,
     body: &'a Body,
     plan: &'a Plan,
     inference: &'a Inference,
 }
 
-impl Look<'_> {
+impl StepInspector<'_> {
     fn step(&self, index: usize, step: &Step) -> StepDetails {
         let mut inputs = Vec::new();
         let places: SmallVec<[Option<usize>; 6]> = step
@@ -169,7 +166,7 @@ impl Look<'_> {
             *read -= inputs[table].bytes().unwrap_or(0).saturating_sub(written);
         }
         let is_view = self.plan.skip[index];
-        // What is in its place in the output is neither read nor written.
+        // An input that lies in its place in the output is neither read nor written.
         for (position, at) in places.iter().enumerate() {
             if let Some(at) = at
                 && !is_view
@@ -194,17 +191,16 @@ impl Look<'_> {
         }
     }
 
-    /// Those of the node that a step was made from, and of nodes of the same operator that joined
-    /// it.
+    /// Sums the multiply-adds of the node that the step was made from, and of fused nodes with the
+    /// same operator.
     fn multiply_adds(&self, step: &Step) -> Option<u64> {
         let resolved = &self.executable.resolved;
         let (first, others) = step.origins.split_first()?;
         let def = |node: NodeId| resolved.op(node).map(|op| op.def);
-        let is_same = |node: NodeId| match (def(*first), def(node)) {
+        let others = others.iter().filter(|node| match (def(*first), def(**node)) {
             (Some(first), Some(other)) => std::ptr::eq(first, other),
             _ => false,
-        };
-        let others = others.iter().filter(|node| is_same(**node));
+        });
         std::iter::once(first).chain(others).try_fold(0u64, |sum, node| {
             sum.checked_add(node_multiply_adds(resolved, self.inference, *node)?)
         })
@@ -230,7 +226,7 @@ impl Look<'_> {
         }
     }
 
-    /// Whether a slot is neither input nor output of the model, nor a constant.
+    /// Whether a slot is neither an input, an output, nor a constant.
     fn is_between(&self, slot: Slot) -> bool {
         let executable = self.body;
         let outputs = &executable.outputs[..executable.graph_outputs()];
@@ -238,7 +234,7 @@ impl Look<'_> {
         !outside && !executable.slots[slot.index()].is_constant()
     }
 
-    /// Whether every output consists of elements of the first input, as if that were dense.
+    /// Whether every output consists of elements of the first input, seen as contiguous.
     fn could_be_view(&self, step: &Step) -> bool {
         let sized = |slot: Slot| self.plan.types[slot.index()].as_ref();
         let Some((_, from)) = step.inputs.first().copied().flatten().and_then(sized) else {

@@ -1,5 +1,4 @@
-//! Sizes that are fixed for all runs: symbols of the declared inputs that stand for a number from
-//! the beginning.
+//! Symbolic sizes that the options fix for all runs.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +6,14 @@ use sardonyx_model::{Dim, Model, Type};
 
 use crate::error::CompileError;
 
-/// Limit: most names that a message lists.
+/// Limit: names that a message lists.
 const SHOWN: usize = 20;
 
-/// Refuses names that no input has, sizes below 0, and two sizes for one name.
+/// Refuses names that no input has, negative sizes, and two sizes for one name.
 ///
 /// # Errors
 ///
-/// [`CompileError::Option`] with what is wrong.
+/// [`CompileError::Option`] with the cause.
 pub fn check(model: &Model, dims: &[(String, i64)]) -> Result<(), CompileError> {
     if dims.is_empty() {
         return Ok(());
@@ -30,7 +29,7 @@ pub fn check(model: &Model, dims: &[(String, i64)]) -> Result<(), CompileError> 
         if !names.contains(name) {
             let there_are = match names.len() {
                 0 => "all of them are numbers or unknown".to_string(),
-                _ => format!("sizes are: {}", listed(&names)),
+                _ => format!("sizes are: {}", list_names(&names)),
             };
             let near = sardonyx_proto::suggest::hint(name, names.iter().map(String::as_str));
             return Err(CompileError::Option(format!(
@@ -50,14 +49,14 @@ pub fn check(model: &Model, dims: &[(String, i64)]) -> Result<(), CompileError> 
     Ok(())
 }
 
-fn listed(names: &BTreeSet<String>) -> String {
+fn list_names(names: &BTreeSet<String>) -> String {
     let shown: Vec<&str> = names.iter().map(String::as_str).take(SHOWN).collect();
     let more = if names.len() > SHOWN { ", …" } else { "" };
     format!("{}{more}", shown.join(", "))
 }
 
-/// A type with the numbers in place of the names.
-pub(crate) fn fix(ty: Type, dims: &[(String, i64)]) -> Type {
+/// Replaces names in a type by their fixed sizes.
+pub(crate) fn fix_sizes(ty: Type, dims: &[(String, i64)]) -> Type {
     if dims.is_empty() {
         return ty;
     }
@@ -68,8 +67,8 @@ pub(crate) fn fix(ty: Type, dims: &[(String, i64)]) -> Type {
     ty.substitute(&size)
 }
 
-/// Sizes that are fixed, for people: `N = 1, M = 4`.
-pub(crate) fn listed_sizes(dims: &[(String, i64)]) -> String {
+/// Writes fixed sizes for a message: `N = 1, M = 4`.
+pub(crate) fn format_sizes(dims: &[(String, i64)]) -> String {
     let shown: Vec<String> =
         dims.iter().take(SHOWN).map(|(name, size)| format!("{name} = {size}")).collect();
     let more = if dims.len() > SHOWN { ", …" } else { "" };

@@ -1,4 +1,4 @@
-//! Why a model does not compile, and why a run fails.
+//! Errors of compilation and of runs.
 
 use std::fmt;
 
@@ -12,19 +12,19 @@ use crate::account::Refused;
 use crate::node_error::NodeError;
 use crate::stop::Stopped;
 
-/// Why no session can be made. More kinds may be added.
+/// Reason why a model cannot be compiled. More kinds may be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompileError {
     /// The model contradicts itself or the standard.
     Invalid(Vec<Finding>),
-    /// Operators, or types of operators, that this release cannot run. All of them.
+    /// All operators, or types of operators, that this release cannot run.
     Unsupported(Vec<UnsupportedOperator>),
     /// A constant that cannot be read.
     Constant(ConstantError),
     /// A node that fails while constants are computed, before any run.
     Node(Box<NodeError>),
-    /// Memory is refused, or a thread cannot be started.
+    /// Memory was refused, or a thread could not be started.
     Resources(String),
     /// An option that does not fit the model.
     Option(String),
@@ -100,10 +100,10 @@ impl fmt::Display for UnsupportedOperator {
     }
 }
 
-/// Why what a run is given, or asked for, does not fit the model. In the caller's terms.
+/// Mismatch between the arguments of a run and the model, in the caller's terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputError {
-    /// What is wrong.
+    /// Description of the mismatch.
     pub what: String,
     /// Advice, without the list of inputs.
     pub hint: Option<String>,
@@ -137,21 +137,21 @@ impl From<InputError> for RunError {
     }
 }
 
-/// Why a run fails. More kinds may be added.
+/// Reason why a run fails. More kinds may be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunError {
     /// An input is missing, unknown, or not of the declared type; an output is unknown or does not
     /// fit its memory.
     Input(InputError),
-    /// A node cannot compute its outputs from what it is given, or memory for them is refused.
+    /// A node cannot compute its outputs from its inputs, or its memory was refused.
     Node(Box<NodeError>),
-    /// Memory is refused that no single node wants.
+    /// Memory that belongs to no single node was refused.
     Resources(String),
-    /// It was to end early: see [`RunOptions`](crate::RunOptions).
+    /// The run was stopped early: see [`RunOptions`](crate::RunOptions).
     Stopped(Box<Stopped>),
-    /// A panic of the engine, or of what the caller brings: an operator, a function that watches.
-    /// The memory and the plan of the run are dropped; the session can run again.
+    /// A panic of the engine, a custom operator or an observer. The run's memory and plan are
+    /// dropped; the session can run again.
     Internal(Box<Internal>),
 }
 
@@ -161,7 +161,7 @@ pub enum RunError {
 pub struct Internal {
     /// Message and place of the panic.
     pub panic: Panic,
-    /// The step that ran, for people; `None` before the first.
+    /// Description of the step that ran; `None` before the first.
     pub step: Option<String>,
 }
 
@@ -178,7 +178,7 @@ impl fmt::Display for Internal {
 impl std::error::Error for Internal {}
 
 impl Internal {
-    /// Place and step of the panic, for people; empty if neither is known.
+    /// Describes the place and step of the panic for a message; empty if neither is known.
     pub fn places(&self) -> String {
         let places = [&self.panic.place, &self.step].into_iter().flatten();
         places.map(String::as_str).collect::<Vec<_>>().join(", ")
@@ -186,7 +186,7 @@ impl Internal {
 }
 
 impl RunError {
-    /// The same with the iteration of a node around the place.
+    /// Adds the iteration of an enclosing node to the place of the error.
     pub(crate) fn in_iteration(
         mut self,
         resolved: &Resolved,
@@ -216,21 +216,24 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// Error that an operator or an image decoder of the program returns: any error type, or a text.
+/// Error of a custom operator or image decoder: any error type, or a text.
 pub type OperatorError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Failure of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum KernelError {
-    /// The kernel cannot compute its outputs: the reason, for people.
+    /// The kernel cannot compute its outputs: the cause, for a message.
     Failed(String),
-    /// The run is to end in the middle of the kernel, whose outputs are not read.
+    /// The run was cancelled during the kernel; its outputs are incomplete.
     Ended(Ended),
 }
 
 impl KernelError {
-    /// Describes an operand that a kernel cannot use; the end of a run stays what it is.
-    pub(crate) fn of<E>(failure: Failure<E>, describe: impl FnOnce(E) -> String) -> KernelError {
+    /// Converts a failure and describes its operand. A cancelled run stays one.
+    pub(crate) fn from_failure<E>(
+        failure: Failure<E>,
+        describe: impl FnOnce(E) -> String,
+    ) -> KernelError {
         match failure {
             Failure::Operand(operand) => KernelError::Failed(describe(operand)),
             Failure::Ended(ended) => KernelError::Ended(ended),
@@ -282,13 +285,13 @@ impl From<ConvError> for KernelError {
     }
 }
 
-/// Fails with a formatted message.
+/// Returns a formatted error.
 macro_rules! fail {
     ($($arg:tt)*) => { return Err($crate::error::KernelError::Failed(format!($($arg)*)).into()) };
 }
 pub(crate) use fail;
 
-/// Why a node cannot be bound.
+/// Reason why a node has no kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BindError {
     /// The operator exists, but not for these types or in this form.

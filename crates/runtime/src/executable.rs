@@ -1,4 +1,4 @@
-//! What a run walks over, before memory is planned for particular dimensions.
+//! Compiled programs: slots and steps, before memory is planned for particular sizes.
 
 use std::sync::Arc;
 
@@ -21,109 +21,109 @@ pub(crate) struct Executable {
     /// The program of the main graph.
     pub(crate) body: Body,
     pub(crate) isa: Isa,
-    /// Sizes that are fixed for all runs.
+    /// Sizes fixed for all runs.
     pub(crate) dims: Vec<(String, i64)>,
-    /// Operators that the program brings.
+    /// Custom operators of the program.
     pub(crate) operators: Arc<CustomOperators>,
 }
 
-/// A program with kernels for its steps.
+/// Program with kernels for its steps.
 #[derive(Default)]
 pub(crate) struct Body {
-    /// Values that exist while running, by slot.
+    /// Values that exist during a run, by slot.
     pub(crate) slots: Vec<SlotInfo>,
     pub(crate) steps: Vec<Step>,
-    /// Slot of each graph input; `None` if nothing reads it.
+    /// Slot of each graph input; `None` without a reader.
     pub(crate) inputs: Vec<Option<Slot>>,
-    /// Slot of each graph output, then values that are kept until the end of a run. In place of an
-    /// output that is only computed then: its old value.
+    /// Slots of the graph outputs, then of values kept for the commit. An output that the commit
+    /// computes has its old value here.
     pub(crate) outputs: Vec<Slot>,
-    /// Number of outputs that are not those of the graph, but kept for the end.
+    /// Number of entries of `outputs` that are kept for the commit.
     pub(crate) kept: usize,
-    /// End of a run, in the program of the main graph.
+    /// Commit program of the main graph.
     pub(crate) commit: Option<Box<Commit>>,
-    /// The graph of an inner one.
+    /// Graph of the model that the program was made from; `None` for the main one.
     pub(crate) graph: Option<GraphId>,
 }
 
-/// A [commit program](crate::program::Commit) with kernels for its steps. A slot of a capture has
-/// the number of that; those of new values follow.
+/// [Commit program](crate::program::Commit) with kernels for its steps. Captures have the first
+/// slots, new values follow.
 pub(crate) struct Commit {
     pub(crate) body: Body,
     pub(crate) captures: Vec<Capture>,
-    /// Numbers of the graph's outputs that the new values are. The old value of each is the
-    /// capture at the same position.
+    /// Indices of the graph outputs that the program computes. The capture at the same position is
+    /// the old value.
     pub(crate) outputs: Vec<usize>,
 }
 
 /// Value that a commit program reads.
 pub(crate) struct Capture {
-    /// The output of the main program that it is.
+    /// Index of the value among the main program's outputs.
     pub(crate) output: usize,
     pub(crate) elem: DataType,
     pub(crate) dims: Dims,
 }
 
-/// A value that may exist while running.
+/// Value that may exist during a run.
 pub(crate) struct SlotInfo {
     pub(crate) value: ValueId,
     pub(crate) constant: Option<Box<Tensor>>,
-    /// Type and dimensions of a constant that is not there, because the session is only looked at.
+    /// Type and dimensions of a constant that is not materialized, because the session is only
+    /// inspected.
     pub(crate) outline: Option<Box<(DataType, Dims)>>,
-    /// How the elements lie, where it has memory of its own in a plan.
+    /// Order of the elements where a plan gives the value memory of its own.
     pub(crate) order: Order,
 }
 
 impl SlotInfo {
-    /// Type and dimensions of a constant.
-    pub(crate) fn fixed(&self) -> Option<(DataType, Dims)> {
+    /// Returns type and dimensions of a constant.
+    pub(crate) fn constant_type(&self) -> Option<(DataType, Dims)> {
         match &self.constant {
             Some(tensor) => Some((tensor.data_type(), tensor.dims().into())),
             None => self.outline.as_deref().cloned(),
         }
     }
 
-    /// Whether it is known before anything runs.
+    /// Whether the value is known before a run.
     pub(crate) fn is_constant(&self) -> bool {
         self.constant.is_some() || self.outline.is_some()
     }
 }
 
-/// What a step runs.
+/// Code of a step.
 pub(crate) enum Work {
     Kernel(Box<dyn Kernel>),
     Region(Box<Region>),
 }
 
-/// Inner graphs, ready to run.
+/// Inner graphs, compiled.
 pub(crate) struct Region {
     pub(crate) kind: RegionKind,
     pub(crate) bodies: Vec<Body>,
-    /// If its iterations can keep what they carry in registers.
+    /// Compiled iterations whose carried values fit in registers.
     pub(crate) scalars: Option<Box<ScalarIterations>>,
 }
 
-/// One kernel or region with what it reads and writes. Models have many, so what few have is behind
-/// a pointer.
+/// Kernel or region with its operands. Rare fields are behind pointers, as models have many steps.
 pub(crate) struct Step {
-    /// Its number among all steps of the model: those of inner graphs come after the step that
-    /// they are in.
+    /// Number among all steps of the model. Steps of inner graphs follow the step that contains
+    /// them.
     pub(crate) number: usize,
     pub(crate) work: Work,
     pub(crate) rules: MemoryRules,
-    /// How the outputs lie in the first input, if strides may say it.
+    /// Arrangement of the outputs within the first input, if strides can express it.
     pub(crate) movement: Option<Box<MoveKind>>,
-    /// By position; `None` for an operand that is left out or packed.
+    /// Slot of each input; `None` for an operand that is omitted or packed.
     pub(crate) inputs: SmallVec<[Option<Slot>; 6]>,
-    /// Operands that the kernel has packed, with their positions.
+    /// Positions and slots of operands that the kernel has packed.
     pub(crate) packed: Box<[(usize, Slot)]>,
     pub(crate) outputs: SmallVec<[Option<Slot>; 2]>,
-    /// The nodes that it does: the one that it was made from, then those that joined it.
+    /// Nodes that the step computes: the one that it was made from, then those fused into it.
     pub(crate) origins: SmallVec<[NodeId; 1]>,
 }
 
 impl Step {
-    /// The inner graphs.
+    /// Returns the inner graphs.
     pub(crate) fn region(&self) -> Option<&Region> {
         match &self.work {
             Work::Region(region) => Some(region),
@@ -131,7 +131,7 @@ impl Step {
         }
     }
 
-    /// Its instructions, if it is functions of scalars.
+    /// Returns the instructions of a step that computes scalar functions.
     pub(crate) fn scalars(&self) -> Option<&ScalarCode> {
         match &self.work {
             Work::Kernel(kernel) => kernel.scalars(),
@@ -139,12 +139,12 @@ impl Step {
         }
     }
 
-    /// The programs of inner graphs.
+    /// Returns the programs of inner graphs.
     pub(crate) fn bodies(&self) -> &[Body] {
         self.region().map_or(&[], |region| &region.bodies)
     }
 
-    /// What runs, for profiles and `explain`.
+    /// Describes the code for profiles and `explain`.
     pub(crate) fn describe(&self) -> String {
         match &self.work {
             Work::Kernel(kernel) => kernel.describe(),
@@ -162,22 +162,22 @@ impl Step {
 }
 
 impl Body {
-    /// Returns the number of outputs of the graph.
+    /// Returns the number of outputs of the graph, without those kept for the commit.
     pub(crate) fn graph_outputs(&self) -> usize {
         self.outputs.len() - self.kept
     }
 
-    /// Returns the outputs of the graph that are computed last, by number.
-    pub(crate) fn list_committed(&self) -> &[usize] {
+    /// Returns the indices of outputs that the commit program computes.
+    pub(crate) fn committed_outputs(&self) -> &[usize] {
         self.commit.as_ref().map_or(&[], |commit| &commit.outputs)
     }
 
-    /// Returns the program itself, then the one that runs last.
+    /// Yields the program, then its commit program.
     pub(crate) fn parts(&self) -> impl DoubleEndedIterator<Item = &Body> {
         std::iter::once(self).chain(self.commit.as_ref().map(|commit| &commit.body))
     }
 
-    /// Gives numbers to the steps.
+    /// Numbers the steps.
     pub(crate) fn number(&mut self, next: &mut usize) {
         for step in &mut self.steps {
             step.number = *next;
@@ -191,7 +191,7 @@ impl Body {
         }
     }
 
-    /// All steps by number, also those of inner graphs.
+    /// Returns all steps by number, inner graphs included.
     pub(crate) fn all_steps(&self) -> Vec<&Step> {
         let mut all = Vec::with_capacity(self.steps.len());
         let mut open: Vec<&Step> = self.parts().rev().flat_map(|b| b.steps.iter().rev()).collect();
@@ -204,7 +204,7 @@ impl Body {
 }
 
 impl Executable {
-    /// Nodes that are done together, for people.
+    /// Describes the nodes of a step for a message.
     pub(crate) fn label(&self, nodes: &[NodeId]) -> String {
         let Some((first, others)) = nodes.split_first() else {
             return String::new();

@@ -1,5 +1,5 @@
-//! From a model to nodes that have kernels: functions become their bodies, and so do operators that
-//! have no kernel of their own.
+//! Expansion of a model to nodes that have kernels: functions, and operators without a kernel,
+//! become their bodies.
 
 use hashbrown::HashSet;
 use sardonyx_model::{ExternalData, Model, NodeId};
@@ -14,33 +14,33 @@ use crate::error::CompileError;
 use crate::ops::binding_of;
 use crate::weights::SharedWeights;
 
-/// Sources of the values of a model that runs, beside the model.
+/// Sources of tensors besides the model.
 #[derive(Clone, Copy)]
 pub(crate) struct Outside<'a> {
     /// Data files.
     pub(crate) data: &'a dyn ExternalData,
-    /// Copies of what leaves mapped files.
+    /// Copies of tensors from mapped files.
     pub(crate) weights: &'a SharedWeights,
 }
 
-/// A model without calls of functions, at its own versions.
+/// Model without calls of functions, at its own versions.
 pub(crate) struct Expanded {
     pub(crate) resolved: Resolved,
     pub(crate) inference: Inference,
-    /// Nodes of the file that run, in all graphs.
+    /// Number of nodes of the file that run, in all graphs.
     pub(crate) nodes: usize,
-    /// Nodes that became the body of a function.
+    /// Nodes that were replaced by the body of a function.
     pub(crate) expansions: Expansions,
 }
 
-/// Resolves a model and expands what has no kernel, as far as the standard has a function for it;
-/// then, one set after the other, nodes that have kernels and do not reach the form that these
-/// know. With `outside` it also loads the values of attributes that lie in data files, and copies
-/// what the result keeps of mapped files.
+/// Resolves a model and expands nodes without a kernel, as far as the standard has a function for
+/// them. Then expands the sets `not_upgraded`, one after the other: nodes that have kernels and no
+/// exact newest form. With `outside` it also loads attributes that lie in data files, and copies
+/// small tensors out of mapped files.
 ///
 /// # Errors
 ///
-/// Everything that stands against running the model, except operators that do not exist.
+/// All reasons why the model cannot run, except unknown operators.
 pub(crate) fn expand(
     model: &Model,
     outside: Option<Outside<'_>>,
@@ -50,24 +50,24 @@ pub(crate) fn expand(
 ) -> Result<Expanded, CompileError> {
     let mut model = model.clone_to_run();
     if let (Some(main), ..4) = (model.main, model.header.ir_version.unwrap_or(0)) {
-        // Before IR version 4 every initializer had to be an input as well, so that says nothing
-        // about overriding it.
+        // Before IR version 4 every initializer had to be an input as well, so being one does not
+        // mean that it may be overridden.
         model.fix_default_inputs(main);
     }
     bind_gradients(&mut model)?;
     let mut resolved = resolve(model, operators.registry())?;
     fix_constants_of_bodies(&mut resolved);
     if let Some(Outside { data, weights }) = outside {
-        // Before calls are copied, so that each tensor is loaded once.
+        // Loads before calls are copied, so that each tensor is loaded once.
         load_attributes(&mut resolved, data).map_err(CompileError::Constant)?;
-        // Before anything is inferred, which keeps what it knows of values.
+        // Copies before inference, which keeps the values that it knows.
         let copied = resolved.copy_small(&mut |bytes| weights.copy_of(bytes));
         copied.map_err(|error| CompileError::Resources(error.to_string()))?;
     }
-    let nodes = nodes_in(&resolved);
+    let nodes = count_nodes(&resolved);
     let mut expansions = Expansions::default();
     expand_calls(&mut resolved, &mut expansions)?;
-    // Kernels know the newest form of an operator, and older ones become that.
+    // Kernels implement the newest form of an operator; older forms are upgraded.
     let has_no_kernel = |op: OpRef| !has_kernel(op) && !operators.has(op.def.domain, op.def.name);
     let (none, mut not_upgraded) = (HashSet::new(), not_upgraded.iter());
     let mut also = &none;
@@ -94,8 +94,8 @@ pub(crate) fn expand(
     Ok(Expanded { resolved, inference, nodes, expansions })
 }
 
-/// Brings nodes of operators without a kernel to their newest form, which may have a body where
-/// theirs has none. Whether there were any; what has no exact newer form is one no more.
+/// Upgrades nodes without a kernel to their newest form, which may have a body where the old form
+/// has none. Returns whether any node changed.
 fn upgrade_to_body(
     resolved: &mut Resolved,
     inference: &Inference,
@@ -110,7 +110,7 @@ fn upgrade_to_body(
     };
     let before = count(resolved);
     if before > 0 {
-        // What is refused here stays without a kernel, which is reported.
+        // A refused node stays without a kernel, which is reported.
         let _ = upgrade(resolved, inference, &stays);
     }
     count(resolved) < before
@@ -121,7 +121,7 @@ pub fn has_kernel(op: OpRef) -> bool {
     binding_of(op.def).is_some()
 }
 
-/// How many nodes there are, in all graphs.
-pub(crate) fn nodes_in(resolved: &Resolved) -> usize {
+/// Counts the nodes in all graphs.
+pub(crate) fn count_nodes(resolved: &Resolved) -> usize {
     resolved.graphs().iter().map(|graph| resolved.order_of(*graph).len()).sum()
 }

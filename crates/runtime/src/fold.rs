@@ -1,8 +1,8 @@
-//! Folding: which nodes are computed ahead of time.
+//! Constant folding: decides which nodes are computed ahead of time.
 //!
-//! That is decided by sizes, before anything is computed. Small values are computed at once. Large
-//! ones are [made](crate::make) when they are packed or kept, one after the other, and dropped as
-//! soon as nothing else wants them.
+//! Decides by sizes, before anything is computed. Small values are computed at once. Large ones are
+//! [materialized](crate::make) when they are packed or kept, one after the other, and dropped after
+//! their last reader.
 
 #[cfg(test)]
 mod tests;
@@ -16,21 +16,21 @@ use sardonyx_tensor::{DataType, Tensor, shape};
 use smallvec::SmallVec;
 
 use crate::account::Account;
-use crate::constants::{Constants, How, Outline, SMALL};
+use crate::constants::{Constants, Outline, Recipe, SMALL};
 use crate::error::{BindError, CompileError};
 use crate::lower::Lowering;
 use crate::make::{Alone, Maker};
-use crate::sizes::sized;
+use crate::sizes::elem_and_dims;
 
-/// Choice: elements from which on the transpose of a constant is not made.
+/// Choice: elements from which on a transposed constant is packed by its readers instead of folded.
 const WORTH_PACKING: usize = 1 << 14;
-/// Choice: bytes of an input from which on folding waits: it may have to be copied.
+/// Choice: bytes of an input from which on folding is deferred, as the input may have to be copied.
 const LARGE_INPUT: usize = 1 << 20;
 
 impl Constants {
-    /// Decides which nodes that depend on constants only are computed ahead of time, and computes
-    /// those of small values. Nodes whose outputs inference knows are not even run. Returns which
-    /// nodes remain. None is computed if not `all`.
+    /// Decides which nodes that depend only on constants are computed ahead of time, and computes
+    /// those of small values. Skips nodes whose outputs inference knows. Returns the remaining
+    /// nodes; all of them unless `all`.
     pub(crate) fn fold(
         &mut self,
         resolved: &Resolved,
@@ -40,10 +40,10 @@ impl Constants {
         all: bool,
     ) -> Result<Vec<NodeId>, CompileError> {
         let model = resolved.model();
-        let looking = lowering.weights.looking();
+        let looking = lowering.weights.for_inspection();
         let looking = Lowering { weights: &looking, ..*lowering };
         let mut remaining = Vec::new();
-        let mut all_stored = self.all_stored();
+        let mut all_stored = self.all_stored_bytes();
         self.limit_growth(all_stored);
         let graphs = resolved.graphs().iter();
         for node in graphs.flat_map(|graph| resolved.order_of(*graph)) {
@@ -56,7 +56,7 @@ impl Constants {
                 .collect();
             if let Some(known) = known {
                 for (value, tensor) in known {
-                    // What a node has of itself is stored in it.
+                    // A node without inputs stores the value itself.
                     let stored = match model.inputs(*node).len() {
                         0 => tensor.held_bytes(),
                         _ => 0,
@@ -72,7 +72,7 @@ impl Constants {
                 remaining.push(*node);
                 continue;
             }
-            // Constants are tensors; a sequence of constants is made in each run.
+            // Constants are tensors; a sequence of constants is built in each run.
             let has_others = outputs.iter().flatten().any(|value| is_no_tensor(inference, *value));
             if has_others || is_left_to_products(self, resolved, *node) {
                 remaining.push(*node);
@@ -83,8 +83,8 @@ impl Constants {
                 remaining.push(*node);
                 continue;
             }
-            // What cannot be bound is reported later, with everything else that cannot.
-            let alone = match Alone::of(&looking, *node, self) {
+            // Nodes that cannot be bound are reported later, all together.
+            let alone = match Alone::new(&looking, *node, self) {
                 Ok(alone) if all => alone,
                 Ok(_) | Err(BindError::Unsupported(_) | BindError::Invalid(_)) => {
                     remaining.push(*node);
@@ -95,14 +95,14 @@ impl Constants {
             let fill = alone.op.fill(first).cloned();
             inputs.sort_unstable();
             inputs.dedup();
-            let stored = self.stored(&inputs).min(all_stored);
+            let stored = self.stored_bytes(&inputs).min(all_stored);
             let folds = match sizes_of(inference, &outputs) {
                 Some(made) => {
                     let inputs = &inputs[..];
                     let candidate = Candidate { node: *node, inputs, made, fill, stored };
                     self.fold_sized(&looking, &alone, candidate)
                 }
-                // Its size is known when memory is taken, and that is early enough.
+                // The size of the value is known, and charged, once it is computed.
                 None => {
                     if inputs.iter().all(|value| self.get(*value).is_some()) {
                         Folds::Now
@@ -115,13 +115,13 @@ impl Constants {
                 Folds::Not => remaining.push(*node),
                 Folds::Later => {}
                 Folds::Now => {
-                    // Small values stay.
+                    // Small values are kept.
                     let maker = Maker { lowering, pool, memory: None };
                     let account = maker.account();
                     let room = self.room_for(stored).min(account.left());
                     let local = Account::new(Some(room), 0);
                     let made = match maker.run_once(self, *node, &local) {
-                        // A run may never come to an inner graph.
+                        // A run may never enter an inner graph, so its error is reported then.
                         Err(_) if model.node(*node).graph != resolved.main() => None,
                         made => made?,
                     };
@@ -145,7 +145,7 @@ impl Constants {
         Ok(remaining)
     }
 
-    /// Decides about a node whose outputs have known sizes.
+    /// Decides whether to fold a node whose outputs have known sizes.
     fn fold_sized(
         &mut self,
         lowering: &Lowering<'_>,
@@ -163,10 +163,10 @@ impl Constants {
             && let Ok(one) = one.reshape([])
         {
             let (data_type, dims) = (outline.data_type, outline.dims.clone());
-            self.put_off(*value, Outline { data_type, dims, bytes }, How::Fill(one), false);
+            self.defer(*value, Outline { data_type, dims, bytes }, Recipe::Fill(one), false);
             return Folds::Not;
         }
-        // Fills that it reads are made for a moment.
+        // Fills among the inputs are materialized temporarily.
         let fills = inputs.iter().filter(|value| self.is_fill(**value));
         let fills = fills.fold(0usize, |sum, value| sum.saturating_add(self.bytes_of(*value)));
         let room = account.left();
@@ -188,14 +188,14 @@ impl Constants {
         }
         for (value, outline) in made {
             self.set_stored(value, stored);
-            self.put_off(value, outline, How::Run(node), true);
+            self.defer(value, outline, Recipe::Run(node), true);
         }
         Folds::Later
     }
 }
 
-/// Whether a node is the transpose of a large constant matrix that only products want: a
-/// rewrite lets them pack the matrix itself.
+/// Whether a node transposes a large constant matrix that only products read: a rewrite lets them
+/// pack the matrix itself.
 fn is_left_to_products(constants: &Constants, resolved: &Resolved, node: NodeId) -> bool {
     let model = resolved.model();
     let is =
@@ -223,18 +223,18 @@ fn is_left_to_products(constants: &Constants, resolved: &Resolved, node: NodeId)
         && model.uses(output).all(|(reader, position)| position == 1 && is(reader, product))
 }
 
-/// A node whose outputs have known sizes.
+/// Node whose outputs have known sizes.
 struct Candidate<'a> {
     node: NodeId,
     inputs: &'a [ValueId],
-    made: Sizes,
-    /// The value that all elements of the output have, if that is known.
+    made: OutputOutlines,
+    /// Value that all elements of the output have, if known.
     fill: Option<Tensor>,
-    /// Bytes of the file from which it is made.
+    /// Bytes in the file that the outputs are computed from.
     stored: usize,
 }
 
-/// Whether a node is computed ahead of time.
+/// Time at which a node is computed.
 enum Folds {
     Not,
     Now,
@@ -247,14 +247,14 @@ fn is_no_tensor(inference: &Inference, value: ValueId) -> bool {
 }
 
 /// Outputs with known sizes.
-type Sizes = SmallVec<[(ValueId, Outline); 2]>;
+type OutputOutlines = SmallVec<[(ValueId, Outline); 2]>;
 
-/// The outputs of a node, if all are tensors of known sizes.
-fn sizes_of(inference: &Inference, outputs: &[Option<ValueId>]) -> Option<Sizes> {
+/// Returns the outputs of a node, if all are tensors of known sizes.
+fn sizes_of(inference: &Inference, outputs: &[Option<ValueId>]) -> Option<OutputOutlines> {
     let outputs = outputs.iter().flatten();
     outputs
         .map(|value| {
-            let (data_type, dims) = sized(inference.ty(*value)?)?;
+            let (data_type, dims) = elem_and_dims(inference.ty(*value)?)?;
             let elems = shape::elems(&dims).ok()?;
             let outline = Outline { bytes: data_type.storage_bytes(elems)?, data_type, dims };
             Some((*value, outline))

@@ -1,7 +1,6 @@
-//! Who decodes images for the operator `ImageDecoder`: the program that makes the session.
+//! Interface for image decoders, which the program supplies for the operator `ImageDecoder`.
 //!
-//! Decoders of file formats are large, and most models have no use for them, so this crate has
-//! none.
+//! Decoders of file formats are large and few models need them, so this crate has none.
 
 use std::fmt;
 

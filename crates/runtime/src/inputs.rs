@@ -1,5 +1,5 @@
-//! Inputs and outputs of a session, and whether what a run is given fits them. This is the only
-//! check of inputs; its messages are in the caller's terms.
+//! Inputs and outputs of a session, and the only check of a run's inputs against them. Messages are
+//! in the caller's terms.
 
 use std::fmt::{self, Write};
 
@@ -9,16 +9,16 @@ use sardonyx_tensor::{DataType, TensorView, Value, ValueType};
 use smallvec::SmallVec;
 
 use crate::border::{absent, type_as_run};
-use crate::dims::{self, listed_sizes};
+use crate::dims::{self, format_sizes};
 use crate::error::InputError;
-use crate::memory::{Given, Held};
+use crate::memory::{Held, HeldValues};
 
 /// Input or output of a model: name, type, documentation, and whether a run requires it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
     name: String,
     ty: Option<Type>,
-    /// The branch that reads it, if nothing else does.
+    /// Branch that alone reads the input.
     only_in: Option<Branch>,
     required: bool,
     doc: String,
@@ -30,7 +30,7 @@ impl Port {
         Port { name, ty, only_in: None, required, doc: String::new() }
     }
 
-    /// The same for an input that only a branch reads, if one does.
+    /// Sets the branch that alone reads an input.
     pub(crate) fn read_in(self, only_in: Option<Branch>) -> Port {
         Port { only_in, ..self }
     }
@@ -73,37 +73,37 @@ impl fmt::Display for Port {
     }
 }
 
-/// A branch of an `If` in the main graph, which may be the only one to read an input.
+/// Branch of an `If` in the main graph, which may be the only reader of an input.
 ///
-/// Sizes of one name are one size, and a run that is given others is refused. But exporters make
-/// one model of two by putting them into the branches of an `If`, and callers give the inputs of
-/// the branch that is not taken any size, mostly 0. So what only one branch reads is held to the
-/// sizes of other inputs as the branch is taken. What is known of sizes still holds: where they
-/// differ, nothing has both, or the branch that does fails.
+/// Sizes with the same name must be equal; a run with different ones is refused. But exporters
+/// merge two models into the branches of one `If`, and callers pass inputs of any size, often 0,
+/// for the branch that is not taken. So the sizes of an input that only one branch reads are
+/// compared with those of other inputs when the branch is taken. Inferred sizes remain valid: a
+/// value with both sizes either does not exist or lies in the branch, which fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Branch {
     /// Number of the step.
     pub(crate) step: usize,
-    /// Which of its graphs.
+    /// Index among the graphs of the step.
     pub(crate) index: usize,
 }
 
-/// A branch that does not fit what a run is given.
+/// Branch whose inputs have contradicting sizes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Closed<'p> {
+pub(crate) struct ExcludedBranch<'p> {
     pub(crate) branch: Branch,
-    /// A name of sizes, and two inputs with what it is for each.
+    /// Name of a size, and two inputs that disagree about it.
     pub(crate) name: &'p str,
     pub(crate) sizes: [(&'p Port, usize); 2],
 }
 
-/// Each branch once; most runs have none.
-pub(crate) type AllClosed<'p> = SmallVec<[Closed<'p>; 1]>;
+/// Excluded branches, each once; most runs have none.
+pub(crate) type AllClosed<'p> = SmallVec<[ExcludedBranch<'p>; 1]>;
 
-impl Closed<'_> {
-    /// Why the branch cannot be taken.
+impl ExcludedBranch<'_> {
+    /// Explains why the branch cannot be taken.
     pub(crate) fn reason(&self) -> String {
-        let Closed { name, sizes: [(one, before), (other, size)], .. } = self;
+        let ExcludedBranch { name, sizes: [(one, before), (other, size)], .. } = self;
         let (one, other) = (one.name(), other.name());
         format!(
             "the inputs do not fit the branch: {name} is {before} for the input '{one}' and {size} for '{other}'"
@@ -111,8 +111,7 @@ impl Closed<'_> {
     }
 }
 
-/// Gives inputs and outputs the types that a model declares where these are not those that run;
-/// sizes that are fixed are numbers in them.
+/// Replaces the types of ports by those that the model declares, with fixed sizes as numbers.
 pub(crate) fn declare(
     model: &Model,
     fixed: &[(String, i64)],
@@ -128,14 +127,14 @@ pub(crate) fn declare(
             if let Some(ty) = ty.and_then(|ty| model.type_of(ty))
                 && let Some(port) = ports.iter_mut().find(|port| port.name() == name)
             {
-                port.ty = Some(dims::fix(ty, fixed));
+                port.ty = Some(dims::fix_sizes(ty, fixed));
             }
         }
     }
 }
 
-/// The port of a name. Callers mostly give values in the order of the model: `turn` is looked at
-/// first.
+/// Returns the index of the port with a name. Looks at index `turn` first, as callers mostly pass
+/// values in the model's order.
 pub(crate) fn find(ports: &[Port], turn: usize, name: &str) -> Option<usize> {
     match ports.get(turn) {
         Some(port) if port.name == name => Some(turn),
@@ -143,21 +142,21 @@ pub(crate) fn find(ports: &[Port], turn: usize, name: &str) -> Option<usize> {
     }
 }
 
-/// The inputs of a session, and the sizes that it fixed when it was made.
+/// Input ports of a session, and the sizes that it fixed.
 #[derive(Clone, Copy)]
-pub(crate) struct Door<'p> {
+pub(crate) struct InputPorts<'p> {
     pub(crate) ports: &'p [Port],
     pub(crate) fixed: &'p [(String, i64)],
 }
 
-impl<'p> Door<'p> {
-    /// Brings inputs into the order of the model, in `given`, and checks them against what it
-    /// declares; also says which branches do not fit them. A value for an input of optional type
-    /// may be given without the optional around it; where none is given, the optional is empty.
+impl<'p> InputPorts<'p> {
+    /// Sorts inputs into `given` in the model's order, checks them against the declared types, and
+    /// returns the branches that they exclude. A plain value may be passed for an input of optional
+    /// type; an omitted one is an empty optional.
     pub(crate) fn sort<'a, N: AsRef<str>>(
         self,
         inputs: impl Iterator<Item = (N, Held<'a>)>,
-        given: &mut Given<'a>,
+        given: &mut HeldValues<'a>,
     ) -> Result<AllClosed<'p>, InputError> {
         given.clear();
         given.resize_with(self.ports.len(), Held::default);
@@ -169,7 +168,7 @@ impl<'p> Door<'p> {
             }
             given[index] = value;
         }
-        let mut sizes = Sizes::default();
+        let mut sizes = NamedSizes::default();
         for (port, value) in self.ports.iter().zip(&mut *given) {
             let Some(ty) = port.ty() else { continue };
             if matches!(value, Held::Nothing) {
@@ -181,7 +180,7 @@ impl<'p> Door<'p> {
             let fits = held_fits(value, ty, port, &mut sizes);
             fits.map_err(|Misfit { what, part }| {
                 let what = format!("{part}the input '{}' {what}", port.name);
-                InputError { what, hint: None, inputs: Some(self.wanted()) }
+                InputError { what, hint: None, inputs: Some(self.list_inputs()) }
             })?;
         }
         self.demand_all(given)?;
@@ -193,9 +192,9 @@ impl<'p> Door<'p> {
         Ok(sizes.closed)
     }
 
-    /// Refuses a run without inputs that it needs, all of which the message names.
+    /// Refuses a run with missing inputs, and lists them all.
     fn demand_all(self, given: &[Held<'_>]) -> Result<(), InputError> {
-        /// Limit: most elements that a message lists.
+        /// Limit: missing inputs that a message lists.
         const SHOWN: usize = 5;
         let all = self.ports.iter().zip(given);
         let is_missing =
@@ -213,22 +212,22 @@ impl<'p> Door<'p> {
                 )
             }
         };
-        Err(InputError { what, hint: None, inputs: Some(self.wanted()) })
+        Err(InputError { what, hint: None, inputs: Some(self.list_inputs()) })
     }
 
-    /// The error for a name that no input has.
+    /// Makes the error for a name that no input has.
     pub(crate) fn unknown(self, name: &str) -> InputError {
         let near = closest(name, self.ports.iter().map(Port::name));
         InputError {
             what: format!("the model has no input '{name}'"),
             hint: near.map(|near| format!("did you mean '{near}'?")),
-            inputs: Some(self.wanted()),
+            inputs: Some(self.list_inputs()),
         }
     }
 
-    /// What the model wants, one input per line.
-    pub(crate) fn wanted(self) -> String {
-        /// Limit: most names that a message lists.
+    /// Lists the required inputs of the model, one per line.
+    pub(crate) fn list_inputs(self) -> String {
+        /// Limit: inputs that a message lists.
         const SHOWN: usize = 12;
         let required: Vec<&Port> = self.ports.iter().filter(|port| port.is_required()).collect();
         let mut text = String::from(match required.len() {
@@ -242,13 +241,13 @@ impl<'p> Door<'p> {
             let _ = write!(text, "\n  and {} more", required.len() - SHOWN);
         }
         if !self.fixed.is_empty() {
-            let _ = write!(text, "\nset for the session: {}", listed_sizes(self.fixed));
+            let _ = write!(text, "\nset for the session: {}", format_sizes(self.fixed));
         }
         text
     }
 }
 
-/// Puts a value into an optional, unless it is one.
+/// Wraps a value in an optional, unless it is one.
 fn wrap(value: &mut Held<'_>) {
     let (inner, bytes) = match value {
         Held::Value(inner, bytes) if !matches!(inner, Value::Optional(..)) => {
@@ -261,21 +260,21 @@ fn wrap(value: &mut Held<'_>) {
     *value = Held::Value(Value::some(inner), bytes);
 }
 
-/// Sizes that inputs have.
+/// Sizes of the inputs by name.
 #[derive(Default)]
-struct Sizes<'p> {
-    /// A name, the size, and the input that had it first.
+struct NamedSizes<'p> {
+    /// Name, size, and the first input with the name.
     known: SmallVec<[(&'p str, usize, &'p Port); 12]>,
-    /// Branches that do not fit them.
+    /// Branches excluded by contradicting sizes.
     closed: AllClosed<'p>,
 }
 
-impl<'p> Sizes<'p> {
-    /// Notes a size.
+impl<'p> NamedSizes<'p> {
+    /// Records a size.
     ///
     /// # Errors
     ///
-    /// Another input has another size of this name, and some graph may see both.
+    /// Another input has a different size of this name, and one graph may read both.
     fn note(
         &mut self,
         name: &'p str,
@@ -291,13 +290,13 @@ impl<'p> Sizes<'p> {
             let branch = match (by.only_in, port.only_in) {
                 (one, other) if one == other => return Err((*before, by)),
                 (Some(branch), None) | (None, Some(branch)) => branch,
-                // One run takes one of them.
+                // The branches belong to one `If`, so a run takes only one of them.
                 (Some(one), Some(other)) if one.step == other.step => continue,
                 _ => return Err((*before, by)),
             };
             if !self.closed.iter().any(|closed| closed.branch == branch) {
                 let sizes = [(*by, *before), (port, size)];
-                self.closed.push(Closed { branch, name, sizes });
+                self.closed.push(ExcludedBranch { branch, name, sizes });
             }
         }
         if !is_known {
@@ -307,16 +306,16 @@ impl<'p> Sizes<'p> {
     }
 }
 
-/// What contradicts a declared type.
+/// Contradiction between a value and its declared type.
 struct Misfit {
-    /// In words that follow the name of what it is.
+    /// Fact, phrased to follow the name of the value.
     what: String,
-    /// Which part of the input it is, in words before the input's: `item 2 of `.
+    /// Part of the input that differs, phrased to precede the input's name: `item 2 of `.
     part: String,
 }
 
 impl Misfit {
-    /// The misfit of a whole that a part of it does not fit.
+    /// Adds an enclosing part to the place of the misfit.
     fn of_part(mut self, part: impl fmt::Display) -> Misfit {
         let _ = write!(self.part, "{part} of ");
         self
@@ -329,13 +328,12 @@ impl From<String> for Misfit {
     }
 }
 
-/// Compares what is given for an input with the declared type, and with sizes that other inputs
-/// have.
+/// Compares an input with its declared type, and its sizes with those of other inputs.
 fn held_fits<'p>(
     held: &Held<'_>,
     declared: &'p Type,
     port: &'p Port,
-    sizes: &mut Sizes<'p>,
+    sizes: &mut NamedSizes<'p>,
 ) -> Result<(), Misfit> {
     match (held, declared) {
         (Held::Value(value, _), _) => value_fits(value, declared, port, sizes),
@@ -346,30 +344,30 @@ fn held_fits<'p>(
     }
 }
 
-/// What holds nothing fits whatever the type of what it could hold. Items of a sequence or a map
-/// have sizes of their own: a name is one size within an item only.
+/// Compares a value with its declared type. An empty container fits any item type. Items of
+/// sequences and maps have sizes of their own: a name means one size only within an item.
 fn value_fits<'p>(
     value: &Value,
     declared: &'p Type,
     port: &'p Port,
-    sizes: &mut Sizes<'p>,
+    sizes: &mut NamedSizes<'p>,
 ) -> Result<(), Misfit> {
     match (value, declared) {
         (Value::Tensor(tensor), _) => return view_fits(&tensor.view(), declared, port, sizes),
-        // Dense or sparse, it is the same tensor.
+        // A sparse tensor may stand for a dense one.
         (Value::Sparse(sparse), Type::Tensor(_) | Type::SparseTensor(_)) => {
             let elem = sparse.values().data_type();
             tensor_fits(elem, sparse.dims(), declared, port, sizes)?;
         }
         (Value::Sequence(sequence), Type::Sequence(inner)) => {
             for (index, item) in sequence.items().iter().enumerate() {
-                let fits = value_fits(item, inner, port, &mut Sizes::default());
+                let fits = value_fits(item, inner, port, &mut NamedSizes::default());
                 fits.map_err(|misfit| misfit.of_part(format_args!("item {index}")))?;
             }
         }
         (Value::Map(map), Type::Map(key, inner)) if map.key_type() == *key => {
             for (index, (_, value)) in map.entries().iter().enumerate() {
-                let fits = value_fits(value, inner, port, &mut Sizes::default());
+                let fits = value_fits(value, inner, port, &mut NamedSizes::default());
                 fits.map_err(|misfit| misfit.of_part(format_args!("the value of entry {index}")))?;
             }
         }
@@ -388,7 +386,7 @@ fn view_fits<'p>(
     view: &TensorView<'_>,
     declared: &'p Type,
     port: &'p Port,
-    sizes: &mut Sizes<'p>,
+    sizes: &mut NamedSizes<'p>,
 ) -> Result<(), Misfit> {
     tensor_fits(view.data_type(), view.dims(), declared, port, sizes)
 }
@@ -398,7 +396,7 @@ fn tensor_fits<'p>(
     dims: &[usize],
     declared: &'p Type,
     port: &'p Port,
-    sizes: &mut Sizes<'p>,
+    sizes: &mut NamedSizes<'p>,
 ) -> Result<(), Misfit> {
     let (Type::Tensor(wanted) | Type::SparseTensor(wanted)) = declared else {
         return Err(other_kind(&ValueType::Tensor(elem), declared));
@@ -417,13 +415,13 @@ fn other_kind(found: &ValueType, declared: &Type) -> Misfit {
     format!("has type {found}, but the model expects {declared}").into()
 }
 
-/// Compares dimensions with those declared, and sizes that share a name with each other.
+/// Compares dimensions with the declared ones, and sizes with equal names with each other.
 fn dims_fit<'p>(
     dims: &[usize],
     shape: &'p Shape,
     declared: &Type,
     port: &'p Port,
-    sizes: &mut Sizes<'p>,
+    sizes: &mut NamedSizes<'p>,
 ) -> Result<(), String> {
     if shape.len() != dims.len() {
         return Err(format!(
@@ -468,10 +466,10 @@ mod tests {
         ports: &[Port],
         fixed: &[(String, i64)],
         inputs: &[(&str, Value)],
-    ) -> Result<Given<'a>, String> {
+    ) -> Result<HeldValues<'a>, String> {
         let inputs = inputs.iter().map(|(name, value)| (name, Held::Value(value.clone(), 0)));
-        let mut given = Given::new();
-        let sorted = Door { ports, fixed }.sort(inputs, &mut given);
+        let mut given = HeldValues::new();
+        let sorted = InputPorts { ports, fixed }.sort(inputs, &mut given);
         sorted.map(|_| given).map_err(|error| error.to_string())
     }
 

@@ -1,5 +1,4 @@
-//! What happens to the values of the body of a loop between its iterations, decided once for each
-//! plan.
+//! Movement of values between the iterations of a loop, decided once for each plan.
 
 use std::ops::Range;
 
@@ -11,68 +10,68 @@ use crate::plan::Plan;
 use crate::program::{RegionKind, Slot};
 use crate::schedule::{Schedule, Source};
 
-/// What happens to the values of a body between its iterations, for one plan.
+/// Movement of values between the iterations of a body, for one plan.
 #[derive(Debug)]
 pub(crate) struct IterationPlan {
-    /// What the body has besides the condition and what it carries, in order.
+    /// Inputs and outputs of the body in order: iteration number, condition, carried values,
+    /// stacked values.
     pub(crate) number: Option<u32>,
     pub(crate) condition: Option<Condition>,
     pub(crate) carried: SmallVec<[Carried; 4]>,
     pub(crate) stacked: SmallVec<[Stacked; 2]>,
-    /// Memory that iterations read and write, by range of an arena: of the number, of the condition
-    /// as it is given and as it is made, two of each carried value of a size that stays, and one of
-    /// each stacked value that is copied.
+    /// Buffers as ranges of an arena: one for the number, two for the condition (read and written),
+    /// two for each carried value of constant size, and one for each stacked value that is copied.
     pub(crate) buffers: Vec<Range<usize>>,
     pub(crate) bytes: usize,
-    /// How many values are held: those of the schedule, then what no step reads.
+    /// Number of held values: those of the schedule, then outputs that no step reads.
     pub(crate) held: usize,
-    /// Whether the type of something that the body reads is not known.
+    /// Whether the type of an input of the body is unknown.
     pub(crate) is_open: bool,
 }
 
-/// Where a condition is.
+/// Location of a condition.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Condition {
     pub(crate) input: Option<u32>,
     pub(crate) made: Source,
-    /// Whether it is written into a buffer.
+    /// Whether the body writes it into a buffer.
     pub(crate) is_lent: bool,
 }
 
-/// A carried value.
+/// Carried value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Carried {
-    /// Where the body finds it.
+    /// Index of the body's input.
     pub(crate) input: u32,
-    /// The slot that the body reads it as, if it does.
+    /// Slot of the body's input; `None` without a reader.
     pub(crate) read: Option<Slot>,
-    /// The slot whose type it has in a buffer.
+    /// Slot that decides the type of the buffer.
     pub(crate) slot: Slot,
-    pub(crate) then: Then,
+    pub(crate) then: NextValue,
 }
 
-/// What the value of the next iteration is.
+/// Source of a carried value for the next iteration.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Then {
-    /// The same as that of this one.
+pub(crate) enum NextValue {
+    /// The value of this iteration.
     Same,
-    /// What lies at a place that nothing else is.
+    /// An output with memory of its own: swap it with the input.
     At { output: u32, is_lent: bool },
-    /// Something that is also something else.
+    /// An alias of another value, which is copied.
     Of(Source),
 }
 
-/// A stacked value.
+/// Stacked value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stacked {
     pub(crate) source: Source,
     pub(crate) slot: Slot,
-    /// Where it is written, if it has a size that is known and is nothing else.
+    /// Output whose memory the value has, if its size is known and it is not an alias.
     pub(crate) output: Option<u32>,
 }
 
 impl IterationPlan {
-    /// What happens in the iterations of a body.
+    /// Decides the movement for the iterations of a body.
     pub(crate) fn new(kind: &RegionKind, body: &Body, plan: &Plan, schedule: &Schedule) -> Self {
         let mut iterations = IterationPlan {
             number: None,
@@ -84,12 +83,14 @@ impl IterationPlan {
             held: schedule.held,
             is_open: body.inputs.iter().flatten().any(|slot| plan.types[slot.index()].is_none()),
         };
-        let is_made = |place: u32| !schedule.inputs.contains(&Some(place));
         let (first, count) = (kind.first_carried(), kind.carried_count());
         let moving = kind.kept_outputs() + count;
-        // A place that a step of the body writes and that is only one of some outputs.
+        // Returns the output with the value of a place that a step of the body writes and no other
+        // output shares.
         let only = |outputs: &[Source], source: Source| match source {
-            Source::Held { place, root, slot } if root == slot && is_made(place) => {
+            Source::Held { place, root, slot }
+                if root == slot && !schedule.inputs.contains(&Some(place)) =>
+            {
                 let same = outputs.iter().filter(|other| **other == source);
                 (same.count() == 1).then_some(place)
             }
@@ -134,7 +135,7 @@ impl IterationPlan {
             });
             let read = body.inputs[first + index].filter(|_| place.is_some());
             let type_of = |slot: Slot| &plan.types[slot.index()];
-            // Who stacks it as well does so before it moves.
+            // If the value is stacked as well, it is copied before it moves.
             let then = match only(&schedule.outputs[..moving], source) {
                 Some(output) => {
                     let stays = read.is_none_or(|read| type_of(read) == type_of(slot));
@@ -143,11 +144,11 @@ impl IterationPlan {
                         iterations.buffer(size);
                         iterations.buffer(size);
                     }
-                    Then::At { output, is_lent: size.is_some() }
+                    NextValue::At { output, is_lent: size.is_some() }
                 }
                 None => match source {
-                    Source::Held { place: at, .. } if Some(at) == place => Then::Same,
-                    source => Then::Of(source),
+                    Source::Held { place: at, .. } if Some(at) == place => NextValue::Same,
+                    source => NextValue::Of(source),
                 },
             };
             iterations.carried.push(Carried { input, read, slot, then });

@@ -6,6 +6,7 @@ use sardonyx_model::{Dim, Type};
 use serde::{Serialize, Serializer};
 
 use crate::error::UnsupportedOperator;
+use crate::features::RequiredFeature;
 use crate::inputs::Port;
 
 /// Writes the keys `name`, `type` as text, `element_type`, `shape` and `required`. An unknown type,
@@ -30,6 +31,18 @@ impl Serialize for Port {
             required: self.is_required(),
         };
         form.serialize(serializer)
+    }
+}
+
+/// Writes the keys `feature` and `operators` (their names, sorted).
+impl Serialize for RequiredFeature {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Form<'a> {
+            feature: &'a str,
+            operators: &'a [String],
+        }
+        Form { feature: self.feature, operators: &self.operators }.serialize(serializer)
     }
 }
 

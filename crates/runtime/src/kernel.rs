@@ -1,4 +1,4 @@
-//! What a binding is and what it works with: [`Site`] when a node is bound, [`Call`] when it runs.
+//! Interface of kernels: [`Site`] to bind a node, [`Call`] to run it.
 
 mod target;
 
@@ -8,8 +8,9 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use sardonyx_kernels::conv::{Order, Ordered, OrderedMut};
 use sardonyx_kernels::gemm::{Activation, Bias, Epilogue};
+use sardonyx_kernels::number::Number;
 use sardonyx_kernels::pixels::{Pixels, PixelsMut};
-use sardonyx_kernels::{Exec, Isa};
+use sardonyx_kernels::{Exec, Isa, scratch_bytes};
 use sardonyx_model::{Shape, Type};
 use sardonyx_ops::AttributeView;
 use sardonyx_tensor::{DataType, Dims, Element, Recycler, Tensor, Value};
@@ -28,30 +29,30 @@ use crate::scratch::Scratch;
 use crate::weights::{Packer, Weight};
 
 use target::memory_of;
-pub(crate) use target::{Laid, MemorySource, Target, described};
+pub(crate) use target::{MemorySource, OutputLayout, Target, describe_value};
 
-/// A step, ready to run.
+/// Compiled step.
 pub(crate) trait Kernel: Send + Sync {
     /// Computes the outputs.
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError>;
 
-    /// Where its operands may lie, and where its results.
+    /// Returns the rules for the memory of its operands and outputs.
     fn memory(&self) -> MemoryRules {
         MemoryRules::default()
     }
 
-    /// The step as functions of scalars, if it is that.
+    /// Returns the instructions of a step that computes scalar functions.
     fn scalars(&self) -> Option<&ScalarCode> {
         None
     }
 
-    /// Which loops will run, for profiles and `explain`.
+    /// Names the loops that will run, for profiles and `explain`.
     fn describe(&self) -> String {
         String::new()
     }
 }
 
-/// A kernel, and the operands that it has packed and does not read.
+/// Kernel, and the operands that it has packed and no longer reads.
 pub(crate) struct Selected {
     pub(crate) kernel: Box<dyn Kernel>,
     pub(crate) packed: SmallVec<[usize; 4]>,
@@ -62,8 +63,8 @@ impl Selected {
         Selected { kernel: Box::new(kernel), packed: SmallVec::new() }
     }
 
-    /// The same, having packed more operands.
-    pub(crate) fn packing(mut self, positions: impl IntoIterator<Item = usize>) -> Selected {
+    /// Adds operands to those that the kernel has packed.
+    pub(crate) fn with_packed(mut self, positions: impl IntoIterator<Item = usize>) -> Selected {
         self.packed.extend(positions);
         self
     }
@@ -75,33 +76,32 @@ impl From<Box<dyn Kernel>> for Selected {
     }
 }
 
-/// What a kernel allows of the memory that it works on.
+/// Rules for the memory that a kernel works on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct MemoryRules {
-    /// Inputs whose memory the first output may take over, if nothing reads them later. Such a
-    /// kernel asks [`Call::in_place`] first.
+    /// Inputs whose memory the first output may reuse after their last reader. The kernel calls
+    /// [`Call::in_place`] first.
     pub(crate) in_place: &'static [usize],
-    /// Inputs that may be given with strides. All others are dense, or have the order that the
-    /// program says.
+    /// Inputs that may have any strides. All others are dense, or in the order that the program
+    /// assigns.
     pub(crate) strided: Inputs,
-    /// Inputs whose rows along the last axis may be a pitch apart.
+    /// Inputs whose rows along the last axis may have a pitch.
     pub(crate) pitched: Inputs,
-    /// Inputs that may lie at any address: their elements are moved as bytes.
+    /// Inputs that need no alignment: their elements are moved as bytes.
     pub(crate) unaligned: Inputs,
-    /// Inputs that the kernel wants to have for itself, if nothing reads them later. It gets them
-    /// by [`Call::take`].
+    /// Inputs that the kernel takes over after their last reader, by [`Call::take`].
     pub(crate) takes: Inputs,
 }
 
-/// A set of inputs of a kernel, by position.
+/// Set of input positions of a kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Inputs(u64);
 
 impl Inputs {
     pub(crate) const ALL: Inputs = Inputs(u64::MAX);
 
-    /// Those at some positions, which are below 63.
-    pub(crate) const fn at(positions: &[usize]) -> Inputs {
+    /// Makes the set of some positions below 63.
+    pub(crate) const fn from_positions(positions: &[usize]) -> Inputs {
         let (mut set, mut index) = (0, 0);
         while index < positions.len() {
             set |= 1 << positions[index];
@@ -110,23 +110,23 @@ impl Inputs {
         Inputs(set)
     }
 
-    /// Those of a range of positions. From 63 on it is all or none: none.
-    pub(crate) fn range(positions: std::ops::Range<usize>) -> Inputs {
+    /// Makes the set of a range of positions. Positions from 63 on are all in or all out: out.
+    pub(crate) fn from_range(positions: std::ops::Range<usize>) -> Inputs {
         let positions = positions.start.min(63)..positions.end.min(63);
         Inputs(positions.fold(0, |set, position| set | 1 << position))
     }
 
-    /// Whether a position is among them. The last bit is that of all from there on.
+    /// Whether the set has a position. The last bit stands for all positions from 63 on.
     pub(crate) fn contains(self, position: usize) -> bool {
         self.0 >> position.min(63) & 1 == 1
     }
 }
 
-/// Where a kernel finds what a product or a convolution does at its end.
+/// Operands of the epilogue of a product or a convolution.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Ending {
     pub(crate) scale: f32,
-    /// Positions of operands.
+    /// Position of the operand.
     pub(crate) bias: Option<usize>,
     pub(crate) residual: Option<usize>,
     pub(crate) activation: Activation,
@@ -134,7 +134,7 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// The stages of an epilogue whose operands begin at a position.
+    /// Assigns positions from `position` on to the operands of an epilogue.
     pub(crate) fn new(epilogue: &program::Epilogue, mut position: usize) -> Ending {
         let mut ending = Ending {
             scale: 1.0,
@@ -147,7 +147,8 @@ impl Ending {
             match stage {
                 Stage::Scale { by: Numbers::One(by), .. } => ending.scale *= by,
                 Stage::Bias { by: Numbers::Value(_), .. } => ending.bias = Some(position),
-                // Only convolutions have these, and take them in when they are made.
+                // Only convolutions have other scales and biases, and fold them into weights when
+                // they are compiled.
                 Stage::Scale { .. } | Stage::Bias { .. } => {}
                 Stage::Add(_) => ending.residual = Some(position),
                 Stage::Mul(_) => ending.factor = Some(position),
@@ -158,8 +159,8 @@ impl Ending {
         ending
     }
 
-    /// The epilogue of a product or a convolution. All results together have that many elements;
-    /// a bias has one number for each of `along` rows or columns.
+    /// Builds the epilogue of a product or a convolution with `elems` results. A bias has one
+    /// number for each of `along` rows or columns.
     pub(crate) fn epilogue<'a>(
         &self,
         call: &Call<'a>,
@@ -189,75 +190,83 @@ impl Ending {
     }
 }
 
-/// A step of a program, or a node that becomes one, with what is known of its operands.
+/// Step of a program, or node that becomes one, with types and constants of its operands.
 pub(crate) struct Site<'a> {
     pub(crate) attributes: AttributeView<'a>,
-    /// Per operand: its type and, if it is one, the constant. `None` for an operand left out.
+    /// Type of each operand, and its value if it is constant. `None` for an omitted operand.
     pub(crate) inputs: SmallVec<[Option<SiteInput<'a>>; 6]>,
-    /// By output: whether somebody may read it.
+    /// Whether each output has a reader.
     pub(crate) outputs: SmallVec<[bool; 8]>,
-    /// The number of dimensions of the first output, if inference or the file says one.
+    /// Rank of the first output, if known.
     pub(crate) rank: Option<usize>,
     pub(crate) isa: Isa,
     pub(crate) precision: Precision,
-    /// Products of that many multiply-adds or fewer are exact in any precision.
+    /// Multiply-adds up to which products are exact in any precision.
     pub(crate) exact_up_to: usize,
     pub(crate) weights: &'a Packer<'a>,
-    /// Who decodes images, if anybody does.
+    /// Decoder of images, if the program supplied one.
     pub(crate) images: Option<&'a Arc<dyn ImageDecoder>>,
-    /// In which order the first output is wanted.
-    pub(crate) order: program::Order,
+    pub(crate) orders: SiteOrders,
 }
 
-/// An operand of a step.
+/// Orders of the values of a step.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SiteOrders {
+    /// Order in which the first operand is given.
+    pub(crate) input: program::Order,
+    /// Order in which the first output is wanted.
+    pub(crate) output: program::Order,
+}
+
+/// Operand of a step.
 pub(crate) struct SiteInput<'a> {
     pub(crate) slot: Slot,
     pub(crate) ty: Option<Cow<'a, Type>>,
-    /// The constant, if it is one and there.
+    /// Value of a materialized constant.
     pub(crate) constant: Option<&'a Tensor>,
-    /// What can be packed in place of the input, if that is constant.
+    /// Constant that can be packed instead of the input.
     pub(crate) weight: Option<Weight<'a>>,
 }
 
 impl<'a> Site<'a> {
-    /// Whether the input is there.
+    /// Whether the input is given.
     pub(crate) fn has_input(&self, index: usize) -> bool {
         self.inputs.get(index).is_some_and(Option::is_some)
     }
 
-    /// Whether somebody may read the output.
+    /// Whether the output may have a reader.
     pub(crate) fn has_output(&self, index: usize) -> bool {
         self.outputs.get(index).copied().unwrap_or(false)
     }
 
-    /// The value at an input that must be there.
+    /// Returns the slot of a required input.
     pub(crate) fn slot(&self, index: usize) -> Result<Slot, BindError> {
         let input = self.inputs.get(index).and_then(Option::as_ref);
         let input = input.map(|input| input.slot);
         input.ok_or_else(|| BindError::Invalid(format!("input {index} is missing")))
     }
 
-    /// All operands, by position.
+    /// Returns the slots of all operands, by position.
     pub(crate) fn operands(&self) -> Operands {
         self.inputs.iter().map(|input| input.as_ref().map(|input| input.slot)).collect()
     }
 
-    /// The constant at an input.
+    /// Returns the constant at an input.
     pub(crate) fn constant(&self, index: usize) -> Option<&'a Tensor> {
         self.inputs.get(index)?.as_ref()?.constant
     }
 
-    /// What can be packed in place of an input.
+    /// Returns the constant that can be packed instead of an input.
     pub(crate) fn weight(&self, index: usize) -> Option<Weight<'a>> {
         self.inputs.get(index)?.as_ref()?.weight
     }
 
-    /// The shape of an input, as far as inferred.
+    /// Returns the inferred shape of an input.
     pub(crate) fn shape(&self, index: usize) -> Option<&Shape> {
         self.inputs.get(index)?.as_ref()?.ty.as_deref()?.shape()
     }
 
-    /// The element type of an input.
+    /// Returns the element type of an input.
     pub(crate) fn elem(&self, index: usize) -> Result<DataType, BindError> {
         let input = self.inputs.get(index).and_then(Option::as_ref);
         match input.and_then(|input| input.ty.as_deref()) {
@@ -269,38 +278,42 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// An integer attribute that exists or has a default.
+    /// Returns an integer attribute or its default.
     pub(crate) fn int(&self, name: &str) -> Option<i64> {
         self.attributes.int(name)
     }
 
-    /// An integer attribute that must be there.
+    /// Returns a required integer attribute.
     pub(crate) fn need_int(&self, name: &str) -> Result<i64, BindError> {
         self.int(name).ok_or_else(|| BindError::Invalid(format!("attribute '{name}' is missing")))
     }
 
-    /// A float attribute that exists or has a default.
+    /// Returns a float attribute or its default.
     pub(crate) fn float(&self, name: &str) -> Option<f32> {
         self.attributes.float(name)
     }
 
-    /// An attribute of integers that exists or has a default.
+    /// Returns an attribute of integers or its default.
     pub(crate) fn ints(&self, name: &str) -> Option<Vec<i64>> {
         self.attributes.ints(name)
     }
 
-    /// A string attribute that exists or has a default.
+    /// Returns a string attribute or its default.
     pub(crate) fn string(&self, name: &str) -> Option<String> {
         self.attributes.string(name)
     }
 
-    /// The same as bytes, of which any are allowed.
+    /// Returns the bytes of a string attribute, which need not be UTF-8.
     pub(crate) fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         self.attributes.bytes(name)
     }
 
-    /// What a string attribute names, which must be one of a list.
-    pub(crate) fn named<T: Copy>(&self, name: &str, list: &[(&str, T)]) -> Result<T, BindError> {
+    /// Looks up the value of a string attribute in a list of allowed ones.
+    pub(crate) fn find_named<T: Copy>(
+        &self,
+        name: &str,
+        list: &[(&str, T)],
+    ) -> Result<T, BindError> {
         let word = self.bytes(name).unwrap_or_default();
         match list.iter().find(|(known, _)| known.as_bytes() == word) {
             Some((_, value)) => Ok(*value),
@@ -312,65 +325,65 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// What a binding returns for an element type that it has no loop for.
+    /// Returns the error for an element type without a loop.
     pub(crate) fn unsupported_type<T>(&self, elem: DataType) -> Result<T, BindError> {
         Err(BindError::Unsupported(format!("type not implemented: {}", elem.name())))
     }
 }
 
-/// What a node reads at run time.
+/// Operand of a node during a run.
 pub(crate) enum Operand<'a> {
-    /// A tensor.
+    /// Tensor.
     Tensor(TensorView<'a>),
-    /// Anything else.
+    /// Value that is not a tensor.
     Value(&'a Value),
-    /// Any value, which nothing else reads: see [`Call::take`].
+    /// Value without other readers, taken over by the kernel: see [`Call::take`].
     Taken(Value),
-    /// Its memory is that of the first output: see [`Call::in_place`]. An
-    /// old value that is overwritten has that of its new value.
+    /// Shares the memory of the first output: see [`Call::in_place`]. An old value that is
+    /// overwritten shares the memory of its new value.
     InPlace,
-    /// A tensor of these dimensions, which is a part of the first output and lies there: only steps
-    /// that join see it.
+    /// Tensor of these dimensions that already lies in its part of the first output. Only
+    /// concatenations see it.
     There(&'a Dims),
-    /// The input is left out.
+    /// Omitted input.
     Absent,
 }
 
-/// Operands of one node: more than eight take memory of their own.
+/// Operands of one node; more than eight allocate.
 pub(crate) type OperandList<'a> = SmallVec<[Operand<'a>; 8]>;
 
-/// One run of one node.
+/// Run of one node.
 pub(crate) struct Call<'a> {
     pub(crate) operands: OperandList<'a>,
     pub(crate) targets: SmallVec<[Target<'a>; 8]>,
-    /// The input whose memory the first output has.
+    /// Index of the input that shares the memory of the first output.
     pub(crate) over: Option<usize>,
     pub(crate) exec: &'a Exec<'a>,
-    /// Where random numbers come from.
+    /// Source of random numbers.
     pub(crate) random: Draws<'a>,
-    /// Where memory for outputs comes from that have no place in the plan.
+    /// Source of memory for outputs without a place in the plan.
     pub(crate) memory: Option<&'a Arc<Recycler>>,
-    /// What is charged for memory before it is taken.
+    /// Account that is charged before memory is allocated.
     pub(crate) account: &'a Account,
 }
 
 impl<'a> Call<'a> {
-    /// How many inputs there are, absent ones counted.
+    /// Returns the number of inputs, omitted ones included.
     pub(crate) fn input_count(&self) -> usize {
         self.operands.len()
     }
 
-    /// Whether an input is there.
+    /// Whether an input is given.
     pub(crate) fn has_input(&self, index: usize) -> bool {
         !matches!(self.operands.get(index), None | Some(Operand::Absent))
     }
 
-    /// Whether somebody wants an output.
+    /// Whether an output has a reader.
     pub(crate) fn has_output(&self, index: usize) -> bool {
         !matches!(self.targets.get(index), None | Some(Target::Absent))
     }
 
-    /// An input that is no tensor.
+    /// Returns an input that is not a tensor.
     pub(crate) fn value(&self, index: usize) -> Option<&Value> {
         match self.operands.get(index) {
             Some(Operand::Value(value)) => Some(value),
@@ -379,9 +392,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// An input that the kernel has for itself from now on: the value, where nothing else reads it
-    /// and [`MemoryRules::takes`] names the input, else a copy. Its bytes count once it is an
-    /// output.
+    /// Takes over an input: moves the value if it has no other readers and [`MemoryRules::takes`]
+    /// has the input, else copies it. Its bytes are charged once it is an output.
     pub(crate) fn take(&mut self, index: usize) -> Result<Value, KernelError> {
         let Some(operand) = self.operands.get_mut(index) else {
             fail!("input {index} is missing");
@@ -408,7 +420,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A tensor input.
+    /// Returns a tensor input.
     pub(crate) fn tensor(&self, index: usize) -> Result<&TensorView<'a>, KernelError> {
         match self.operands.get(index) {
             Some(Operand::Tensor(view)) => Ok(view),
@@ -427,7 +439,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A tensor input that may be left out.
+    /// Returns a tensor input that may be omitted.
     pub(crate) fn maybe_tensor(
         &self,
         index: usize,
@@ -435,18 +447,18 @@ impl<'a> Call<'a> {
         if self.has_input(index) { self.tensor(index).map(Some) } else { Ok(None) }
     }
 
-    /// The elements of a tensor input.
+    /// Returns the elements of a tensor input in row-major order.
     pub(crate) fn slice<T: Element>(&self, index: usize) -> Result<&'a [T], KernelError> {
         Ok(self.tensor(index)?.as_slice::<T>()?)
     }
 
-    /// The elements that the strides of a tensor input lead through, from its first one on.
-    pub(crate) fn strided<T: Element>(&self, index: usize) -> Result<&'a [T], KernelError> {
+    /// Returns the elements that a strided tensor input covers, from its first one on.
+    pub(crate) fn strided_slice<T: Element>(&self, index: usize) -> Result<&'a [T], KernelError> {
         let view = self.tensor(index)?;
         Ok(view.data_slice::<T>()?.get(view.offset()..).unwrap_or_default())
     }
 
-    /// The elements of a tensor input that may be left out.
+    /// Returns the elements of a tensor input that may be omitted.
     pub(crate) fn maybe_slice<T: Element>(
         &self,
         index: usize,
@@ -454,7 +466,7 @@ impl<'a> Call<'a> {
         if self.has_input(index) { self.slice(index).map(Some) } else { Ok(None) }
     }
 
-    /// The elements of images of floats, in rows or with channels last.
+    /// Returns an image of floats, in rows or with channels last.
     pub(crate) fn image(&self, index: usize) -> Result<Ordered<'a>, KernelError> {
         let view = self.tensor(index)?;
         match self.channels_last(index)? {
@@ -463,8 +475,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Images of floats whose channels come last; `None` if they are in rows alone. Images of one
-    /// pixel and no images at all may be both.
+    /// Returns an image of floats with channels last; `None` if it is in rows only. Images of one
+    /// pixel and empty ones may be both.
     pub(crate) fn channels_last(&self, index: usize) -> Result<Option<Ordered<'a>>, KernelError> {
         let view = self.tensor(index)?;
         let dims = view.dims();
@@ -482,7 +494,7 @@ impl<'a> Call<'a> {
         Ok(Some(Ordered { data, order: Order::ChannelsLast { pitch } }))
     }
 
-    /// The same as pixels.
+    /// Returns an image of floats with channels last as pixels.
     pub(crate) fn pixels(&self, index: usize) -> Result<Option<Pixels<'a>>, KernelError> {
         let Some(Ordered { data, order: Order::ChannelsLast { pitch } }) =
             self.channels_last(index)?
@@ -494,7 +506,7 @@ impl<'a> Call<'a> {
         Ok(Some(Pixels::new(data, count, dims[1], pitch)))
     }
 
-    /// Memory for images of floats of that shape whose channels come last.
+    /// Returns the memory of an output image of floats with channels last.
     pub(crate) fn output_pixels(
         &mut self,
         index: usize,
@@ -509,14 +521,14 @@ impl<'a> Call<'a> {
         Ok(PixelsMut::new(data, count, dims[1], pitch))
     }
 
-    /// Memory for images of floats of that shape, in rows or with channels last.
+    /// Returns the memory of an output image of floats, in rows or with channels last.
     pub(crate) fn output_image(
         &mut self,
         index: usize,
         dims: &[usize],
     ) -> Result<OrderedMut<'_>, KernelError> {
         if let Some(Target::Planned { laid: Some(_), .. }) = self.targets.get(index) {
-            let (data, layout) = self.laid_output(index, DataType::Float, dims)?;
+            let (data, layout) = self.output_with_layout(index, DataType::Float, dims)?;
             let Some(pitch) = layout.pitch(dims) else {
                 fail!("output {index} is neither in rows nor has its channels last");
             };
@@ -528,13 +540,13 @@ impl<'a> Call<'a> {
         Ok(OrderedMut { data, order: Order::Rows })
     }
 
-    /// Whether an output does not lie in rows.
-    pub(crate) fn is_laid(&self, index: usize) -> bool {
+    /// Whether an output is not in rows.
+    pub(crate) fn has_layout(&self, index: usize) -> bool {
         matches!(self.targets.get(index), Some(Target::Planned { laid: Some(_), .. }))
     }
 
-    /// The bytes in which an output of that type and shape lies, and how, if it is not in rows.
-    pub(crate) fn laid_output(
+    /// Returns the memory and the layout of an output that is not in rows.
+    pub(crate) fn output_with_layout(
         &mut self,
         index: usize,
         data_type: DataType,
@@ -557,7 +569,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The integers of an `int64` or `int32` tensor input.
+    /// Returns the integers of an `int64` or `int32` tensor input.
     pub(crate) fn ints(&self, index: usize) -> Result<SmallVec<[i64; 8]>, KernelError> {
         let view = self.tensor(index)?;
         match view.data_type() {
@@ -569,7 +581,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The first output, if its memory is that of the input at the returned index.
+    /// Returns the first output and the index of the input that shares its memory, if one does.
     pub(crate) fn in_place<T: Element>(
         &mut self,
     ) -> Result<Option<(usize, &mut [T])>, KernelError> {
@@ -584,8 +596,8 @@ impl<'a> Call<'a> {
         Ok(Some((over, into_slice(view)?)))
     }
 
-    /// Memory for an output of that type and shape. An output that nobody wants is dropped after
-    /// the call.
+    /// Returns the memory of an output of that type and shape. An output without a reader is
+    /// dropped after the call.
     pub(crate) fn output(
         &mut self,
         index: usize,
@@ -596,7 +608,7 @@ impl<'a> Call<'a> {
         memory_of(self.targets.get_mut(index), index, source, data_type, dims)
     }
 
-    /// A tensor of that type and shape that becomes part of an output. Its bytes are counted until
+    /// Allocates a tensor that becomes part of an output. Its bytes stay charged until
     /// [`Call::uncount`].
     pub(crate) fn new_tensor(
         &self,
@@ -606,17 +618,16 @@ impl<'a> Call<'a> {
         self.memory_source().tensor(data_type, dims)
     }
 
-    /// Memory for the time of the call, of no particular values, which is counted.
-    pub(crate) fn brief_tensor(
+    /// Allocates an uninitialized tensor for the time of the call, and charges it.
+    pub(crate) fn scratch_tensor(
         &self,
         data_type: DataType,
         dims: &[usize],
     ) -> Result<Tensor, KernelError> {
-        self.memory_source().brief(data_type, dims)
+        self.memory_source().scratch(data_type, dims)
     }
 
-    /// Gives back bytes that were counted for parts of an output, which counts as a whole once it
-    /// is set.
+    /// Credits bytes charged for parts of an output, which is charged as a whole once it is set.
     pub(crate) fn uncount(&self, bytes: usize) {
         self.account.credit(bytes);
     }
@@ -625,25 +636,31 @@ impl<'a> Call<'a> {
         MemorySource { recycler: self.memory, account: self.account }
     }
 
-    /// Counts memory that is about to be taken for the time of the call.
+    /// Charges memory that the call is about to allocate.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<(), KernelError> {
         Ok(self.account.charge(bytes)?)
     }
 
-    /// Takes elements for the time of the call, all zero.
+    /// Counts memory that loops of `T` take to widen slices, one by one, of so many elements of
+    /// inputs and outputs.
+    pub(crate) fn reserve_slices<T: Number>(&self, elements: usize) -> Result<(), KernelError> {
+        self.reserve(scratch_bytes::<T>(elements))
+    }
+
+    /// Allocates zeros for the time of the call.
     pub(crate) fn scratch<T: Pod>(&self, len: usize) -> Result<Scratch<T>, KernelError> {
         self.reserve(len.saturating_mul(size_of::<T>()))?;
         Ok(Scratch::zeros(len)?)
     }
 
-    /// Takes elements for the time of the call, of any values: the caller writes them before it
-    /// reads them.
-    pub(crate) fn scratch_of_any<T: Pod>(&self, len: usize) -> Result<Scratch<T>, KernelError> {
+    /// Allocates elements for the time of the call. Their content is undefined until the caller
+    /// writes them.
+    pub(crate) fn scratch_uninit<T: Pod>(&self, len: usize) -> Result<Scratch<T>, KernelError> {
         self.reserve(len.saturating_mul(size_of::<T>()))?;
-        Ok(Scratch::any(len)?)
+        Ok(Scratch::uninit(len)?)
     }
 
-    /// The elements of the first output and, if it is wanted, of the one at `index`, which have the
+    /// Returns the elements of the first output and, if it has a reader, of output `index` of the
     /// same shape.
     pub(crate) fn output_slices<T: Element, O: Element>(
         &mut self,
@@ -665,8 +682,8 @@ impl<'a> Call<'a> {
         Ok((into_slice(first)?, other))
     }
 
-    /// The elements of several outputs of the same shape, by number; `None` for those that nobody
-    /// wants.
+    /// Returns the elements of several outputs of one shape, by index; `None` for outputs without a
+    /// reader.
     pub(crate) fn output_slices_at<T: Element, const N: usize>(
         &mut self,
         indices: [usize; N],
@@ -685,7 +702,7 @@ impl<'a> Call<'a> {
         Ok(slices)
     }
 
-    /// The elements of the first output, whose shape is that of the first input.
+    /// Returns the elements of the first output, which has the shape of the first input.
     pub(crate) fn output_like<T: Element>(&mut self) -> Result<&mut [T], KernelError> {
         let (dims, is_planned) = {
             let dims = self.tensor(0)?.dims();
@@ -709,7 +726,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The elements of an output of that shape.
+    /// Returns the elements of an output of that shape.
     pub(crate) fn output_slice<T: Element>(
         &mut self,
         index: usize,
@@ -718,7 +735,7 @@ impl<'a> Call<'a> {
         into_slice(self.output(index, T::DATA_TYPE, dims)?)
     }
 
-    /// Gives an output as a value: strings, sequences, and whatever is not planned.
+    /// Sets an output to a value: strings, sequences, or any value without a place in the plan.
     pub(crate) fn set_output(&mut self, index: usize, value: Value) -> Result<(), KernelError> {
         match self.targets.get_mut(index) {
             Some(Target::Owned(slot)) => {
@@ -738,7 +755,7 @@ impl<'a> Call<'a> {
                 }
                 other => fail!(
                     "output {index} is {}, but {}{:?} was inferred",
-                    described(&other),
+                    describe_value(&other),
                     data_type.name(),
                     &dims[..]
                 ),

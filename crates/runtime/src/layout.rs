@@ -1,9 +1,9 @@
-//! Where the elements of a value lie in memory that belongs to another: views instead of copies.
+//! Layouts of values within the memory of others: views instead of copies.
 //!
-//! Transposing, slicing, splitting, repeating and reshaping move nothing by themselves; they say in
-//! which steps the same elements are read. A [`Layout`] is that: where the first element is, and
-//! how far apart neighbours are along each axis. Layouts compose, so a chain of such operators is
-//! one layout of the value at its beginning.
+//! Transposing, slicing, splitting, repeating and reshaping need not move elements: they change the
+//! order in which elements are read. A [`Layout`] holds that order: the offset of the first
+//! element, and the stride along each axis. Layouts compose, so a chain of such operators is one
+//! layout of its first input.
 
 use sardonyx_kernels::pixels::pitch_of;
 use sardonyx_tensor::{Dims, Strides, shape};
@@ -16,12 +16,12 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Row-major, from the first element on.
+    /// Makes the row-major layout without gaps.
     pub(crate) fn dense(dims: &[usize]) -> Layout {
         Layout { offset: 0, strides: shape::strides(dims) }
     }
 
-    /// Images whose channels, along axis 1, come last: a value of its own.
+    /// Makes the layout of an image with channels (axis 1) last, in memory of its own.
     pub(crate) fn channels_last(dims: &[usize]) -> Layout {
         let mut strides = Strides::from_elem(1, dims.len());
         let mut stride = pitch_of(dims[1]);
@@ -32,14 +32,14 @@ impl Layout {
         Layout { offset: 0, strides }
     }
 
-    /// The distance of pixels, if the channels of each, along axis 1, are adjacent and all pixels
-    /// of all images lie one after the other.
+    /// Returns the distance of pixels in elements, if channels (axis 1) are adjacent and all pixels
+    /// of all images equally spaced.
     pub(crate) fn pitch(&self, dims: &[usize]) -> Option<usize> {
         pitch_of_strides(dims, &self.strides)
     }
 
-    /// The distance of rows along the last axis, if the elements of each are adjacent and all rows
-    /// lie one after the other.
+    /// Returns the distance of rows along the last axis in elements, if the elements of each are
+    /// adjacent and all rows equally spaced.
     pub(crate) fn row_pitch(&self, dims: &[usize]) -> Option<usize> {
         let last = dims.len().checked_sub(1)?;
         if dims[last] != 1 && self.strides[last] != 1 {
@@ -60,7 +60,7 @@ impl Layout {
         pitch.filter(|pitch| *pitch >= dims[last])
     }
 
-    /// Whether the elements lie in row-major order without gaps, wherever they begin.
+    /// Whether the elements are in row-major order without gaps, at any offset.
     pub(crate) fn is_dense(&self, dims: &[usize]) -> bool {
         let mut expected = 1;
         for (dim, stride) in dims.iter().zip(&self.strides).rev() {
@@ -75,16 +75,17 @@ impl Layout {
         true
     }
 
-    /// The same elements with the axes in another order.
-    pub(crate) fn transposed(&self, order: &[usize]) -> Layout {
+    /// Permutes the axes.
+    pub(crate) fn transpose(&self, order: &[usize]) -> Layout {
         Layout {
             offset: self.offset,
             strides: order.iter().map(|axis| self.strides[*axis]).collect(),
         }
     }
 
-    /// Every `step`-th element from `start` on along an axis. `None` where that is no address.
-    pub(crate) fn narrowed(&self, axis: usize, start: usize, step: isize) -> Option<Layout> {
+    /// Selects every `step`-th element from `start` on along an axis. `None` if an address
+    /// overflows.
+    pub(crate) fn narrow(&self, axis: usize, start: usize, step: isize) -> Option<Layout> {
         let mut narrowed = self.clone();
         let by = isize::try_from(start).ok()?.checked_mul(self.strides[axis])?;
         narrowed.offset = self.offset.checked_add_signed(by)?;
@@ -92,9 +93,9 @@ impl Layout {
         Some(narrowed)
     }
 
-    /// The same elements under other dimensions, if strides can say so: axes may be split, and
-    /// joined where one steps exactly over the other.
-    pub(crate) fn reshaped(&self, from: &[usize], to: &[usize]) -> Option<Layout> {
+    /// Changes the dimensions, if strides can express it: axes may be split, and merged where the
+    /// outer one steps over exactly the inner one.
+    pub(crate) fn reshape(&self, from: &[usize], to: &[usize]) -> Option<Layout> {
         if from.contains(&0) || to.contains(&0) {
             return from
                 .iter()
@@ -103,7 +104,7 @@ impl Layout {
                 .then(|| Layout::dense(to));
         }
         let mut strides = Strides::from_elem(0, to.len());
-        // Axes of size 1 say nothing about where elements are.
+        // The stride of an axis of size 1 has no effect.
         let mut old = from
             .iter()
             .zip(&self.strides)
@@ -116,7 +117,7 @@ impl Layout {
                 next += 1;
                 continue;
             }
-            // The fewest axes on both sides that hold equally many elements.
+            // The fewest axes on both sides with equally many elements.
             let (mut have, mut last_stride) = old.next()?;
             let first = next;
             let mut want = to[next];
@@ -124,7 +125,7 @@ impl Layout {
             while have != want {
                 if have < want {
                     let (dim, stride) = old.next()?;
-                    // To be one axis, the outer one must step over the inner one as a whole.
+                    // Axes merge if the outer one steps over exactly the inner one.
                     if last_stride != stride.checked_mul(dim as isize)? {
                         return None;
                     }
@@ -144,9 +145,8 @@ impl Layout {
         old.peek().is_none().then_some(Layout { offset: self.offset, strides })
     }
 
-    /// The same elements, repeated along the axes that `to` has more of; axes are aligned at the
-    /// end.
-    pub(crate) fn repeated(&self, from: &[usize], to: &[usize]) -> Option<Layout> {
+    /// Broadcasts to the dimensions `to`, aligned at the last axis.
+    pub(crate) fn broadcast(&self, from: &[usize], to: &[usize]) -> Option<Layout> {
         let added = to.len().checked_sub(from.len())?;
         let mut strides = Strides::from_elem(0, to.len());
         for (axis, dim) in from.iter().enumerate() {
@@ -160,7 +160,7 @@ impl Layout {
     }
 }
 
-/// As [`Layout::pitch`].
+/// Returns the distance of pixels like [`Layout::pitch`], from strides.
 pub(crate) fn pitch_of_strides(dims: &[usize], strides: &[isize]) -> Option<usize> {
     if dims.len() < 3 || (dims[1] != 1 && strides[1] != 1) {
         return None;
@@ -181,22 +181,22 @@ pub(crate) fn pitch_of_strides(dims: &[usize], strides: &[isize]) -> Option<usiz
     pitch.filter(|pitch| *pitch >= dims[1])
 }
 
-/// What a kernel may look at when it is asked where its output lies.
+/// Arguments of a kernel's decision about the layout of its output.
 pub(crate) struct ViewSite<'a> {
-    /// Which output.
+    /// Index of the output.
     pub(crate) output: usize,
-    /// Dimensions of the first input and where it lies.
+    /// Dimensions and layout of the first input.
     pub(crate) from: &'a [usize],
     pub(crate) layout: &'a Layout,
     /// Dimensions of the output.
     pub(crate) to: &'a [usize],
-    /// The integers of another input, if they are known before the run.
+    /// Function that returns the integers of another input, if they are known before the run.
     pub(crate) ints: &'a dyn Fn(usize) -> Option<Vec<i64>>,
-    /// Whether another input is there.
+    /// Function that tests whether another input is given.
     pub(crate) has_input: &'a dyn Fn(usize) -> bool,
 }
 
-/// Dimensions with the layout of a dense tensor, for tests and for values that own their memory.
+/// Whether a layout is dense from offset 0, as for values that own their memory.
 pub(crate) fn is_whole(dims: &Dims, layout: &Layout) -> bool {
     layout.offset == 0 && layout.is_dense(dims)
 }
@@ -205,8 +205,8 @@ pub(crate) fn is_whole(dims: &Dims, layout: &Layout) -> bool {
 mod tests {
     use super::*;
 
-    /// The indices that a layout visits, in row-major order of the dims.
-    fn visits(dims: &[usize], layout: &Layout) -> Vec<isize> {
+    /// Lists the indices that a layout visits, in row-major order of `dims`.
+    fn visit_order(dims: &[usize], layout: &Layout) -> Vec<isize> {
         let count: usize = dims.iter().product();
         (0..count)
             .map(|mut index| {
@@ -236,13 +236,13 @@ mod tests {
         ];
         for (dims, order, to, possible) in cases {
             let transposed: Vec<usize> = order.iter().map(|axis| dims[*axis]).collect();
-            let layout = Layout::dense(dims).transposed(order);
-            let reshaped = layout.reshaped(&transposed, to);
+            let layout = Layout::dense(dims).transpose(order);
+            let reshaped = layout.reshape(&transposed, to);
             assert_eq!(reshaped.is_some(), possible, "{dims:?} {order:?} as {to:?}");
             if let Some(reshaped) = reshaped {
                 assert_eq!(
-                    visits(&transposed, &layout),
-                    visits(to, &reshaped),
+                    visit_order(&transposed, &layout),
+                    visit_order(to, &reshaped),
                     "{dims:?} {order:?} as {to:?}"
                 );
             }
@@ -257,15 +257,15 @@ mod tests {
         assert_eq!(own.pitch(&dims), Some(48));
         assert_eq!(Layout::channels_last(&[1, 256, 2, 2]).pitch(&[1, 256, 2, 2]), Some(272));
         // Some channels of all pixels.
-        let part = own.narrowed(1, 8, 1).unwrap();
+        let part = own.narrow(1, 8, 1).unwrap();
         assert_eq!((part.offset, part.pitch(&[2, 16, 3, 5])), (8, Some(48)));
-        // What is dense with channels last, read as rows, and the other way round.
-        let rows = Layout::dense(&[2, 3, 5, 40]).transposed(&[0, 3, 1, 2]);
+        // Reads an image with channels last as rows, and the inverse.
+        let rows = Layout::dense(&[2, 3, 5, 40]).transpose(&[0, 3, 1, 2]);
         assert_eq!(rows.pitch(&dims), Some(40));
         assert_eq!(Layout::dense(&dims).pitch(&dims), None);
         // Some pixels, and every second channel.
-        assert_eq!(own.narrowed(3, 1, 1).unwrap().pitch(&[2, 40, 3, 4]), None);
-        assert_eq!(own.narrowed(1, 0, 2).unwrap().pitch(&[2, 20, 3, 5]), None);
+        assert_eq!(own.narrow(3, 1, 1).unwrap().pitch(&[2, 40, 3, 4]), None);
+        assert_eq!(own.narrow(1, 0, 2).unwrap().pitch(&[2, 20, 3, 5]), None);
         assert_eq!(Layout::dense(&[1, 7, 1, 1]).pitch(&[1, 7, 1, 1]), Some(7));
         assert_eq!(Layout::dense(&[3, 7, 1, 1]).pitch(&[3, 7, 1, 1]), Some(7));
     }
@@ -273,12 +273,12 @@ mod tests {
     #[test]
     fn repeating_and_narrowing_compose() {
         let layout = Layout::dense(&[4, 1, 3]);
-        let last = layout.narrowed(0, 3, -1).unwrap();
-        assert_eq!(visits(&[2, 1, 3], &last), [9, 10, 11, 6, 7, 8]);
-        let twice = last.repeated(&[2, 1, 3], &[1, 2, 2, 3]).unwrap();
-        assert_eq!(visits(&[1, 2, 2, 3], &twice), [9, 10, 11, 9, 10, 11, 6, 7, 8, 6, 7, 8]);
-        assert_eq!(twice.reshaped(&[1, 2, 2, 3], &[4, 3]), None);
+        let last = layout.narrow(0, 3, -1).unwrap();
+        assert_eq!(visit_order(&[2, 1, 3], &last), [9, 10, 11, 6, 7, 8]);
+        let twice = last.broadcast(&[2, 1, 3], &[1, 2, 2, 3]).unwrap();
+        assert_eq!(visit_order(&[1, 2, 2, 3], &twice), [9, 10, 11, 9, 10, 11, 6, 7, 8, 6, 7, 8]);
+        assert_eq!(twice.reshape(&[1, 2, 2, 3], &[4, 3]), None);
         assert!(!twice.is_dense(&[1, 2, 2, 3]));
-        assert!(layout.narrowed(0, 2, 1).unwrap().is_dense(&[2, 1, 3]));
+        assert!(layout.narrow(0, 2, 1).unwrap().is_dense(&[2, 1, 3]));
     }
 }

@@ -1,17 +1,20 @@
-//! The engine: a model is compiled once into a [`Session`], which then runs it any number of times.
+//! Engine: compiles a model once into a [`Session`], which runs it any number of times.
 //!
 //! No stability: names and signatures change with any release. Use the crate `sardonyx`.
 //!
 //! Compilation ([`compile`](mod@compile)) goes from data to data as long as it can: resolve, infer
-//! at the file's own versions, upgrade to the newest forms, infer again, share what is computed
-//! twice, fold constants, fuse what exporters spelled out (all in `passes`, on graphs); [`lower`]
-//! the graph to a [`program`], [`rewrite`] that, and [`select`] kernels, which pack weights. Per
-//! set of input dimensions, [`sizes`] says how large values are, [`plan`] where they lie, and a
-//! [`schedule`] the same by step. A run ([`run`]) then only walks that list.
+//! at the file's own versions, upgrade to the newest forms, infer again, eliminate common
+//! subexpressions, fold constants, fuse decomposed operators (all in `passes`, on graphs);
+//! [`lower`] the graph to a [`program`], [`rewrite`] that, and [`select`] kernels, which pack
+//! weights. For each set of input dimensions, [`sizes`] computes the size of each value, [`plan`]
+//! its place, and [`schedule`] the operands of each step. A run ([`run`]) only walks that list.
 //!
 //! An operator becomes an operation, and an operation a [`Kernel`](kernel::Kernel), in `ops/`, at
-//! the same path as its meaning in the crate `sardonyx-ops`. Kernels decide and dispatch; the loops
-//! are in `sardonyx-kernels`, and this crate has no SIMD.
+//! the path that its definition has in the crate `sardonyx-ops`. Kernels decide and dispatch; the
+//! loops are in `sardonyx-kernels`, and this crate has no SIMD.
+
+// Parts of kernels that several families share.
+#![cfg_attr(not(feature = "default"), allow(dead_code))]
 
 mod account;
 mod border;
@@ -25,6 +28,7 @@ mod dims;
 mod error;
 mod executable;
 mod expanded;
+mod features;
 mod fold;
 mod images;
 mod inputs;
@@ -66,6 +70,7 @@ pub use details::{OperandDetails, RunDetails, StepDetails};
 pub use dims::check as check_dims;
 pub use error::{CompileError, InputError, Internal, OperatorError, RunError, UnsupportedOperator};
 pub use expanded::has_kernel;
+pub use features::{RequiredFeature, find_features};
 pub use images::{EncodedImage, ImageDecoder, PixelFormat};
 pub use inputs::Port;
 pub use node_error::{NodeError, NodeInput};

@@ -1,4 +1,5 @@
-//! From resolved nodes to a [program](crate::program), and from one of its operations to a kernel.
+//! Lowering of resolved nodes to a [program](crate::program), and selection of kernels for its
+//! operations.
 
 mod regions;
 
@@ -11,44 +12,44 @@ use sardonyx_ops::{AttributeView, Schema};
 use sardonyx_passes::{Finding, Inference, Resolved, Spot};
 use smallvec::SmallVec;
 
-use crate::constants::{Constants, Look};
+use crate::constants::{ConstantView, Constants};
 use crate::custom::CustomOperators;
 use crate::error::BindError;
 use crate::error::CompileError;
 use crate::images::ImageDecoder;
 use crate::kernel::Selected;
-use crate::kernel::{Site, SiteInput};
+use crate::kernel::{Site, SiteInput, SiteOrders};
 use crate::ops;
 use crate::precision::Precision;
 use crate::program::{Constant, Op, Order, Program, SMALL, Slot, Step, Value};
 use crate::unsupported::Unsupported;
 use crate::weights::{Elements, Packer, Weight};
 
-/// What lowering and selecting look at.
+/// Inputs of lowering and selection.
 pub(crate) struct Lowering<'a> {
     pub(crate) resolved: &'a Resolved,
     pub(crate) inference: &'a Inference,
     pub(crate) isa: Isa,
     pub(crate) precision: Precision,
-    /// As [`Site::exact_up_to`].
+    /// Multiply-adds up to which products are exact, like [`Site::exact_up_to`].
     pub(crate) exact_up_to: usize,
     pub(crate) weights: &'a Packer<'a>,
     pub(crate) operators: &'a CustomOperators,
     pub(crate) images: Option<&'a Arc<dyn ImageDecoder>>,
 }
 
-/// What an operation reads, by position: slots with the values of the model that they are.
+/// Operands of an operation by position: slots, and the model's values in them.
 pub(crate) type Read = SmallVec<[Option<(Slot, ValueId)>; 6]>;
 
 impl Lowering<'_> {
-    /// The operation of a node that reads some slots.
+    /// Lowers a node whose operands are in the slots of `read`.
     pub(crate) fn operation(
         &self,
         node: NodeId,
         read: Read,
         constants: &Constants,
     ) -> Result<Op, BindError> {
-        self.with_site(node, (read, Order::Rows), constants, |schema, site| {
+        self.with_site(node, (read, SiteOrders::default()), constants, |schema, site| {
             if self.operators.has(schema.domain, schema.name) {
                 return Ok(Op::opaque(site));
             }
@@ -56,16 +57,17 @@ impl Lowering<'_> {
         })
     }
 
-    /// The kernel of an operation that was made from a node and gives its result in an order.
+    /// Selects the kernel of an operation that was made from a node, for values in the given
+    /// orders.
     pub(crate) fn kernel_of(
         &self,
         node: NodeId,
         op: &Op,
-        (read, order): (Read, Order),
+        (read, orders): (Read, SiteOrders),
         constants: &Constants,
     ) -> Result<Selected, BindError> {
-        self.with_site(node, (read, order), constants, |schema, site| {
-            // A rewrite may have put another operation before the node, in its name.
+        self.with_site(node, (read, orders), constants, |schema, site| {
+            // A rewrite may have put another operation before the node, under its name.
             let own = match op {
                 Op::Opaque(_) => self.operators.kernel(self.resolved, self.inference, node, schema),
                 _ => None,
@@ -80,7 +82,7 @@ impl Lowering<'_> {
     fn with_site<R>(
         &self,
         node: NodeId,
-        (read, order): (Read, Order),
+        (read, orders): (Read, SiteOrders),
         constants: &Constants,
         then: impl FnOnce(&'static Schema, &Site<'_>) -> Result<R, BindError>,
     ) -> Result<R, BindError> {
@@ -89,9 +91,10 @@ impl Lowering<'_> {
         let attributes = NodeAttributes::new(model, node);
         let input = |(slot, value): (Slot, ValueId)| {
             let look = constants.look(value);
-            // A constant says more than inference, which does not look at large ones.
+            // A constant's type is more precise than the inferred one, as inference skips large
+            // constants.
             let ty = match &look {
-                Some(Look { weight, .. }) => Some(Cow::Owned(outlined(weight))),
+                Some(ConstantView { weight, .. }) => Some(Cow::Owned(type_of_weight(weight))),
                 None => self.inference.ty(value).map(Cow::Borrowed),
             };
             let constant = look.as_ref().and_then(|look| look.there);
@@ -110,18 +113,18 @@ impl Lowering<'_> {
             exact_up_to: self.exact_up_to,
             weights: self.weights,
             images: self.images,
-            order,
+            orders,
         };
         then(schema, &site)
     }
 
-    /// The inputs of a node with their positions as slots, for one that is looked at alone.
-    pub(crate) fn alone(&self, node: NodeId) -> Read {
+    /// Returns the inputs of a node that is compiled alone, with positions as slots.
+    pub(crate) fn read_alone(&self, node: NodeId) -> Read {
         let inputs = self.resolved.model().inputs(node).enumerate();
         inputs.map(|(index, value)| value.map(|value| (Slot(index as u32), value))).collect()
     }
 
-    /// The program of the main graph, of which nodes that are not `live` are left out.
+    /// Lowers the main graph. Skips nodes that are not `live`.
     ///
     /// # Errors
     ///
@@ -164,28 +167,28 @@ impl Lowering<'_> {
     }
 }
 
-/// What lowers the graphs of a model.
+/// State of the lowering of a model's graphs.
 struct Making<'a> {
     lowering: &'a Lowering<'a>,
     constants: &'a Constants,
     live: &'a dyn Fn(NodeId) -> bool,
-    /// By value of the model: whether a live node or an output of a graph reads it.
+    /// Whether a live node or an output of a graph reads each value of the model.
     is_read: Vec<bool>,
-    /// By value of the model: its slot in the innermost scope that has one, and the number of that
+    /// Slot of each value of the model in the innermost scope that has one, and the number of that
     /// scope; 0 for none.
     slots: Vec<(u32, Slot)>,
-    /// How many scopes there have been.
+    /// Number of scopes so far.
     scopes: u32,
     unsupported: Unsupported<'a>,
 }
 
-/// A graph that becomes a program.
+/// Graph that is being lowered to a program.
 struct Scope {
     number: u32,
     program: Program,
-    /// Slots of scopes around this one that values have again once it is left.
+    /// Slots of outer scopes, restored when this one ends.
     outer: Vec<(ValueId, (u32, Slot))>,
-    /// Values that the graph reads from the graphs around it, with their slots here.
+    /// Values that the graph captures, with their slots here.
     captures: Vec<(ValueId, Slot)>,
 }
 
@@ -198,7 +201,7 @@ impl Scope {
 }
 
 impl Making<'_> {
-    /// Adds the steps and the outputs of a graph.
+    /// Lowers the nodes and outputs of a graph.
     fn graph(&mut self, scope: &mut Scope, graph: GraphId) -> Result<(), CompileError> {
         self.nodes(scope, graph)?;
         let outputs = self.lowering.resolved.model().graph(graph).outputs.iter();
@@ -207,7 +210,7 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Adds the steps of a graph.
+    /// Lowers the nodes of a graph.
     fn nodes(&mut self, scope: &mut Scope, graph: GraphId) -> Result<(), CompileError> {
         let resolved = self.lowering.resolved;
         let model = resolved.model();
@@ -239,7 +242,7 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// The operation of a node without graphs; `None` for one that cannot run.
+    /// Lowers a node without graphs; `None` for one that cannot run.
     fn operation(&mut self, scope: &mut Scope, node: NodeId) -> Result<Option<Op>, CompileError> {
         let model = self.lowering.resolved.model();
         let inputs = model.inputs(node);
@@ -251,18 +254,18 @@ impl Making<'_> {
                 self.unsupported.add(node, 1, why);
                 Ok(None)
             }
-            Err(BindError::Invalid(fact)) => Err(malformed(model, node, fact)),
+            Err(BindError::Invalid(fact)) => Err(refuse_node(model, node, fact)),
         }
     }
 
-    /// The slot of a value that is read.
+    /// Returns the slot of a value that is read.
     fn slot(&mut self, scope: &mut Scope, value: ValueId) -> Slot {
         let (number, slot) = self.slots[value.index()];
         if number == scope.number {
             return slot;
         }
         let look = self.constants.look(value);
-        // A fill that an outer graph computes in each run may be no constant in the end.
+        // A fill that an outer graph computes in each run may not be a constant in the end.
         let is_captured = match &look {
             Some(look) => number != 0 && matches!(look.weight.elements, Elements::Fill(_)),
             None => true,
@@ -275,7 +278,7 @@ impl Making<'_> {
         slot
     }
 
-    /// A new slot for a value.
+    /// Makes the slot of a value, unless it has one.
     fn define(&mut self, scope: &mut Scope, value: ValueId) -> Slot {
         let entry = self.slots[value.index()];
         if entry.0 == scope.number {
@@ -288,7 +291,7 @@ impl Making<'_> {
             _ => Constant::Large,
         });
         let ty = match look {
-            Some(look) => Some(outlined(&look.weight)),
+            Some(look) => Some(type_of_weight(&look.weight)),
             None => self.lowering.inference.ty(value).cloned(),
         };
         scope.program.values.push(Value { value, ty, constant, order: Order::Rows });
@@ -299,13 +302,13 @@ impl Making<'_> {
     }
 }
 
-/// A node contradicts the standard.
-pub(crate) fn malformed(model: &Model, node: NodeId, fact: String) -> CompileError {
+/// Makes the error of a node that contradicts the standard.
+pub(crate) fn refuse_node(model: &Model, node: NodeId, fact: String) -> CompileError {
     let code = &sardonyx_passes::codes::MALFORMED_NODE;
     CompileError::Invalid(vec![Finding::new(model, code, Spot::node(node), fact)])
 }
 
-/// The type of a constant.
-fn outlined(weight: &Weight<'_>) -> Type {
+/// Returns the type of a constant.
+fn type_of_weight(weight: &Weight<'_>) -> Type {
     Type::tensor(weight.data_type, weight.dims.iter().copied())
 }

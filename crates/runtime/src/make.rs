@@ -1,4 +1,5 @@
-//! Making constants: nodes are lowered, given a kernel and run alone, ahead of all runs.
+//! Materialization of constants: nodes are lowered, bound to a kernel and run alone, before any
+//! run.
 
 use std::sync::Arc;
 
@@ -8,21 +9,21 @@ use sardonyx_tensor::{Buffer, Recycler, Tensor, Value};
 use smallvec::SmallVec;
 
 use crate::account::Account;
-use crate::constants::{Constants, How, each_once};
+use crate::constants::{Constants, Recipe, sort_unique};
 use crate::error::{BindError, CompileError};
-use crate::kernel::{Call, Operand, Selected, Target};
+use crate::kernel::{Call, Operand, Selected, SiteOrders, Target};
 use crate::lower::Lowering;
 use crate::node_error::{NodeError, NodeInput};
-use crate::program::{Op, Order};
+use crate::program::Op;
 use crate::random::Draws;
 
-/// What making constants needs.
+/// Context of materialization.
 pub(crate) struct Maker<'a> {
     pub(crate) lowering: &'a Lowering<'a>,
     pub(crate) pool: &'a Pool,
-    /// Where memory for large constants comes from, and goes back to once they are packed. Freed
-    /// memory would lie between that of packed ones, too small for the next of the same size once
-    /// it is aligned.
+    /// Recycler of memory for large constants, which return it once they are packed. Freed blocks
+    /// would lie between packed ones, too small for the next constant of the same size after
+    /// alignment.
     pub(crate) memory: Option<&'a Arc<Recycler>>,
 }
 
@@ -31,13 +32,13 @@ impl Maker<'_> {
         self.lowering.weights.account
     }
 
-    /// Makes the constants that a step may pack, but for fills.
+    /// Materializes the constants that a step may pack, except fills.
     pub(crate) fn make_for(
         &self,
         constants: &mut Constants,
         values: &[ValueId],
     ) -> Result<(), CompileError> {
-        for value in each_once(values) {
+        for value in sort_unique(values) {
             if !constants.is_fill(value) {
                 self.make(constants, value)?;
             }
@@ -45,7 +46,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Makes a constant, and on the way those that it is computed from.
+    /// Materializes a constant and those that it is computed from.
     pub(crate) fn make(
         &self,
         constants: &mut Constants,
@@ -54,20 +55,20 @@ impl Maker<'_> {
         let resolved = self.lowering.resolved;
         let model = resolved.model();
         let mut pending = vec![value];
-        // Not by recursion: there may be a long way from what is stored.
+        // Avoids recursion, as the chain of nodes may be long.
         while let Some(value) = pending.last().copied() {
-            let node = match constants.how(value) {
+            let node = match constants.recipe(value) {
                 None => {
                     pending.pop();
                     continue;
                 }
-                Some(How::Run(node)) => *node,
-                Some(How::Fill(_) | How::Sparse(_)) => {
+                Some(Recipe::Run(node)) => *node,
+                Some(Recipe::Fill(_) | Recipe::Sparse(_)) => {
                     self.make_alone(constants, value)?;
                     continue;
                 }
             };
-            let missing = |value: &ValueId| constants.how(*value).is_some();
+            let missing = |value: &ValueId| constants.recipe(*value).is_some();
             let before = pending.len();
             pending.extend(model.inputs(node).flatten().filter(missing));
             if pending.len() > before {
@@ -80,14 +81,14 @@ impl Maker<'_> {
                 self.charge(constants, *value)?;
                 bytes += constants.bytes_of(*value);
             }
-            let local = self.account().less(bytes);
+            let local = self.account().with_less(bytes);
             let Some(values) = self.run_once(constants, node, &local)? else {
-                let refused = local.refused().map(|refused| refused.to_string());
+                let refused = local.last_refused().map(|refused| refused.to_string());
                 return Err(self.failure(constants, node, refused.unwrap_or_default()));
             };
             for (value, tensor) in outputs.iter().zip(values) {
                 if let (Some(value), Some(tensor)) = (value, tensor) {
-                    constants.insert_made(*value, tensor);
+                    constants.insert_materialized(*value, tensor);
                 }
             }
             if constants.get(value).is_none() {
@@ -98,10 +99,11 @@ impl Maker<'_> {
                 ));
             }
             let inputs: SmallVec<[ValueId; 6]> = model.inputs(node).flatten().collect();
-            // A part of a large constant, say, was copied: nobody reads the file again.
+            // The value was copied, for example a slice of a large constant, and its file pages are
+            // not read again.
             let read = inputs.iter().filter_map(|input| constants.get(*input)?.buffer());
             read.for_each(Buffer::give_back_pages);
-            constants.done_with(&inputs, self.account(), |_| false);
+            constants.release(&inputs, self.account(), |_| false);
             let unwanted = outputs.iter().flatten().filter(|made| **made != value);
             for made in unwanted {
                 constants.drop_unwanted(*made, self.account());
@@ -110,25 +112,26 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Makes a constant that no node computes.
+    /// Materializes a constant that no node computes.
     fn make_alone(&self, constants: &mut Constants, value: ValueId) -> Result<(), CompileError> {
         self.charge(constants, value)?;
-        let (Some(how), Some((_, dims))) = (constants.how(value), constants.outline(value)) else {
+        let (Some(how), Some((_, dims))) = (constants.recipe(value), constants.outline(value))
+        else {
             return Ok(());
         };
         let made = match how {
-            How::Run(_) => return Ok(()),
-            How::Fill(one) => {
+            Recipe::Run(_) => return Ok(()),
+            Recipe::Fill(one) => {
                 one.view().broadcast_to(dims).and_then(|repeated| repeated.to_tensor())
             }
-            How::Sparse(sparse) => sparse.to_dense(),
+            Recipe::Sparse(sparse) => sparse.to_dense(),
         };
         let made = made.map_err(|error| CompileError::Resources(error.to_string()))?;
-        constants.insert_made(value, made);
+        constants.insert_materialized(value, made);
         Ok(())
     }
 
-    /// Takes the bytes of a constant that is about to be made.
+    /// Charges a constant that is about to be materialized.
     fn charge(&self, constants: &mut Constants, value: ValueId) -> Result<(), CompileError> {
         let model = self.lowering.resolved.model();
         let charged = constants.charge(value, self.account());
@@ -138,8 +141,8 @@ impl Maker<'_> {
         })
     }
 
-    /// Runs a node whose inputs are there, on memory that `account` lets it take; `None` if that
-    /// refuses, or the node gives what is no tensor.
+    /// Runs a node with materialized inputs, charging `account`; `None` if the charge is refused or
+    /// an output is not a tensor.
     pub(crate) fn run_once(
         &self,
         constants: &Constants,
@@ -148,7 +151,7 @@ impl Maker<'_> {
     ) -> Result<Option<Vec<Option<Tensor>>>, CompileError> {
         let model = self.lowering.resolved.model();
         let failed = |what: String| self.failure(constants, node, what);
-        let alone = match Alone::of(self.lowering, node, constants) {
+        let alone = match Alone::new(self.lowering, node, constants) {
             Ok(alone) => alone,
             Err(BindError::Unsupported(why) | BindError::Invalid(why)) => return Err(failed(why)),
         };
@@ -190,7 +193,7 @@ impl Maker<'_> {
         };
         match alone.selected.kernel.run(&mut call) {
             Ok(()) => {}
-            Err(_) if account.refused().is_some() => return Ok(None),
+            Err(_) if account.last_refused().is_some() => return Ok(None),
             Err(error) => return Err(failed(error.to_string())),
         }
         let made = call.targets.into_iter().map(|target| match target {
@@ -201,7 +204,7 @@ impl Maker<'_> {
         Ok(made.collect())
     }
 
-    /// A node of constants that fails.
+    /// Makes the error of a node that fails to compute a constant.
     fn failure(&self, constants: &Constants, node: NodeId, what: String) -> CompileError {
         let resolved = self.lowering.resolved;
         let inputs = resolved.model().inputs(node).map(|value| {
@@ -215,28 +218,27 @@ impl Maker<'_> {
     }
 }
 
-/// A node outside of a program: its operation, whose slots are the positions of its inputs, and the
-/// kernel.
+/// Node outside of a program: its operation, with input positions as slots, and its kernel.
 pub(crate) struct Alone {
     pub(crate) op: Op,
     selected: Selected,
 }
 
 impl Alone {
-    pub(crate) fn of(
+    pub(crate) fn new(
         lowering: &Lowering<'_>,
         node: NodeId,
         constants: &Constants,
     ) -> Result<Alone, BindError> {
-        let inputs = lowering.alone(node);
+        let inputs = lowering.read_alone(node);
         let op = lowering.operation(node, inputs.clone(), constants)?;
         let operands = op.operands();
         let read = operands.iter().map(|slot| inputs[(*slot)?.index()]).collect();
-        let selected = lowering.kernel_of(node, &op, (read, Order::Rows), constants)?;
+        let selected = lowering.kernel_of(node, &op, (read, SiteOrders::default()), constants)?;
         Ok(Alone { op, selected })
     }
 
-    /// Whether the elements of an input are moved as bytes.
+    /// Whether the kernel moves the elements of an input as bytes.
     pub(crate) fn reads_unaligned(&self, input: usize) -> bool {
         let unaligned = self.selected.kernel.memory().unaligned;
         let operands = self.op.operands().into_iter().enumerate();

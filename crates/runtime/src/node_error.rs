@@ -1,46 +1,47 @@
-//! Why a node fails, as data: which node, what it was given, and what failed.
+//! Failure of a node as data: the node, its inputs, and the cause.
 
 use std::fmt;
 
 use sardonyx_model::{NodeId, Type};
 use sardonyx_passes::{NodePath, Resolved};
 
-/// A node that fails, with what it was given.
+/// Failure of a node, with its inputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeError {
-    /// The node, and the nodes around it.
+    /// Path of the node through enclosing nodes.
     pub path: NodePath,
-    /// Operators of the nodes that are fused into the same step.
+    /// Operators of the nodes that are fused into the step.
     pub with: Vec<&'static str>,
-    /// What the step reads, in the order of its operands; `None` for one that is left out. With
-    /// nodes that are fused into it these are the inputs of all of them.
+    /// Operands of the step in order; `None` for an omitted one. Includes the inputs of fused
+    /// nodes.
     pub inputs: Vec<Option<NodeInput>>,
-    /// What failed.
+    /// Cause of the failure.
     pub what: String,
-    /// Whether the node is one of constants, which are computed when a session is made.
+    /// Whether the node computes a constant, when a session is made.
     pub is_constant: bool,
     node: NodeId,
-    /// The iterations of loops around it, by their nodes.
+    /// Iterations of enclosing loops, by node.
     iterations: Vec<(NodeId, usize)>,
 }
 
-/// What a node was given for an input.
+/// Input of a failed node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeInput {
-    /// The name of the value in the model.
+    /// Name of the value in the model.
     pub name: String,
-    /// Type and dimensions; `None` for a value that is not there yet, because memory for it was
+    /// Type and dimensions; `None` for a value that is not computed yet, because its memory was
     /// refused.
     pub ty: Option<Type>,
 }
 
-/// Limit: inputs of a node that a message lists.
+/// Limit: inputs that a message lists.
 const SHOWN_INPUTS: usize = 8;
 
 impl NodeError {
-    /// Why the step of some nodes fails, of which the first is the one that it was made from.
+    /// Makes the error of a step. The first of `nodes` is the one that it was made from; the others
+    /// are fused into it.
     pub(crate) fn new(
         resolved: &Resolved,
         nodes: &[NodeId],
@@ -52,24 +53,25 @@ impl NodeError {
         NodeError { path, with, inputs, what, is_constant: false, node, iterations }
     }
 
-    /// Says in which iteration of a node around it that was.
+    /// Adds the iteration of an enclosing node.
     pub(crate) fn add_iteration(&mut self, resolved: &Resolved, around: NodeId, iteration: usize) {
         self.iterations.push((around, iteration));
         self.path = resolved.path_in_iterations(self.node, &self.iterations);
     }
 
-    /// The node for people, with the nodes around it and those that are fused with it.
+    /// Describes the node for a message: its path and the operators that are fused with it.
     pub fn place(&self) -> String {
         place(&self.path, &self.with)
     }
 
-    /// What failed, and that it was a constant, without the place.
+    /// Describes the cause without the place, and whether it was a constant.
     pub fn failure(&self) -> String {
         let stage = if self.is_constant { "computing a constant: " } else { "" };
         format!("{stage}{}", self.what)
     }
 
-    /// The inputs for people, such as `x: float[2, 3], at: int64[1]`; empty if there are none.
+    /// Lists the inputs for a message, such as `x: float[2, 3], at: int64[1]`; empty if there are
+    /// none.
     pub fn given(&self) -> String {
         let inputs = self.inputs.iter().flatten();
         let mut shown: Vec<String> = inputs.take(SHOWN_INPUTS).map(NodeInput::to_string).collect();
@@ -81,13 +83,14 @@ impl NodeError {
     }
 }
 
-/// A step for people: the node that it was made from, with the operators that are fused with it.
+/// Describes a step for a message: the node that it was made from, and the operators that are fused
+/// with it.
 pub(crate) fn place(path: &NodePath, with: &[&str]) -> String {
     let with = with.iter().map(|operator| format!(" with {operator}"));
     std::iter::once(path.to_string()).chain(with).collect()
 }
 
-/// The names of the operators of nodes.
+/// Lists the operators of nodes.
 pub(crate) fn operators(resolved: &Resolved, nodes: &[NodeId]) -> Vec<&'static str> {
     let schemas = nodes.iter().map(|node| resolved.schema(*node));
     schemas.map(|schema| schema.map_or("", |schema| schema.name)).collect()

@@ -1,4 +1,4 @@
-//! How a model is compiled, and how it runs: what callers may choose.
+//! Options of compilation and of runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,59 +17,57 @@ use crate::stop::StopFlag;
 use crate::thread_pool::ThreadPool;
 use crate::weights::SharedWeights;
 
-/// How a model is compiled. Start from the default.
+/// Options of compilation. Start from the default.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// Threads, the calling one included; `None` for one per available processor.
+    /// Number of threads, the calling one included; `None` for one per available processor.
     pub threads: Option<usize>,
-    /// Instruction set; `None` for the one of [`Isa::requested`].
+    /// Instruction set; `None` for [`Isa::requested`].
     pub isa: Option<Isa>,
-    /// Threads that the session shares with others that have the same pool; `None` for those of the
-    /// process. No more of them take part in its runs than [`Options::threads`].
+    /// Pool of threads that sessions share; `None` for the one of the process. A run uses at most
+    /// [`Options::threads`] of them.
     pub pool: Option<ThreadPool>,
-    /// How much of the graph may change on the way to a program.
+    /// Extent to which the graph is rewritten.
     pub optimization: Optimization,
-    /// How exact products are.
+    /// Precision of products.
     pub precision: Precision,
-    /// Bytes that a session and one run of it may take together: for values computed ahead of time,
-    /// packed forms of what the file does not store, values between inputs and outputs, outputs,
-    /// and scratch memory. What the file stores does not count, packed or not, and neither does
-    /// what single products and convolutions pack while they run. A run that needs more of what
-    /// counts fails before it takes more. `None` for no limit.
+    /// Maximum number of bytes that a session and one run of it use together: for values computed
+    /// ahead of time, packed forms of constants that the file does not store, values between inputs
+    /// and outputs, outputs, and scratch memory. Stored constants do not count, packed or not, nor
+    /// do operands that single products and convolutions pack while they run. A run that would
+    /// exceed the limit fails before it allocates. `None` for no limit.
     pub memory_limit: Option<usize>,
-    /// Bytes that the sessions with this budget and their runs may take together.
+    /// Budget of memory that several sessions and their runs share.
     pub memory_budget: Option<MemoryBudget>,
-    /// What operators without an attribute `seed` draw random numbers by, other ones in each run.
-    /// Sessions of a model that have the same seed draw the same numbers in their first run, in
-    /// their second, and so on. `None` for a seed from the system.
+    /// Seed for random operators without a `seed` attribute. Each run draws new numbers; sessions
+    /// of a model with equal seeds draw equal numbers in their first run, in their second, and so
+    /// on. `None` for a seed from the system.
     pub seed: Option<u64>,
-    /// Whether the sizes in the model are those of the runs that the session is for, whatever the
-    /// model accepts otherwise. Sizes of `dims` are such.
+    /// Whether the sizes in the model are those of the runs, even if the model accepts others.
+    /// Always true for the sizes in `dims`.
     pub has_sizes_of_runs: bool,
-    /// Whether the session is only looked at: nothing large is computed, copied or packed, and runs
+    /// Whether the session is only inspected: nothing large is computed, copied or packed, and runs
     /// fail.
     pub only_looks: bool,
-    /// Whether constants that kernels read as they are stay in mapped files, which processes share.
-    /// Then nobody may change or shorten the files while the session lives. Otherwise they are
-    /// copied, and nothing of a mapped file is read once the session has been made.
+    /// Whether constants that kernels read unpacked stay in mapped files, which processes share.
+    /// The files must then not change or shrink while the session lives. Otherwise they are copied,
+    /// and mapped files are not read after the session is made.
     pub keeps_mapped: bool,
-    /// Where to find packed weights of other sessions of the model, and to leave them.
+    /// Packed weights shared with other sessions of the model.
     pub weights: SharedWeights,
-    /// Operators that the program brings.
+    /// Custom operators.
     pub operators: Arc<CustomOperators>,
-    /// Who decodes the images of `ImageDecoder`. Without one, models with that operator are
-    /// refused.
+    /// Decoder for `ImageDecoder`. Without one, models with that operator are refused.
     pub images: Option<Arc<dyn ImageDecoder>>,
     /// Sizes of symbolic dimensions of the inputs, fixed for all runs.
     pub dims: Vec<(String, i64)>,
-    /// Names of [rewrites](crate::rewrites) that are left out.
+    /// Names of [rewrites](crate::rewrites) to leave out.
     pub without: Vec<String>,
-    /// The rewrite after which the program is printed; `dead` is the last.
+    /// Rewrite after which the program is printed; `dead` is the last.
     pub print_after: Option<String>,
-    /// Values that go from run to run, which runs that [begin](crate::Session::begin) and end may
-    /// change where they lie. Numbers that do not exist mean nothing, and neither do ports of which
-    /// one is in another pair.
+    /// State variables. Runs that [begin](crate::Session::begin) and end separately may change them
+    /// in place. Invalid indices, and ports that belong to another pair, are ignored.
     pub state: Vec<StatePorts>,
 }
 
@@ -112,23 +110,23 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether nodes in graphs of nodes may contradict the sizes of the model, as these are those
-    /// of some runs: a branch that fits others only is not taken then.
+    /// Whether inner graphs may contradict the sizes of the model, as these are those of some runs:
+    /// a branch for other sizes is not taken then.
     pub(crate) fn inner_may_contradict(&self) -> bool {
         self.has_sizes_of_runs || !self.dims.is_empty()
     }
 
-    /// The default with a number of threads.
+    /// Makes default options with a number of threads.
     pub fn with_threads(threads: usize) -> Self {
         Options { threads: Some(threads), ..Options::default() }
     }
 
-    /// The instruction set that a session would use.
+    /// Returns the instruction set that a session would use.
     ///
     /// # Errors
     ///
-    /// [`CompileError::Option`] if `SARDONYX_ISA` names none, or if `SARDONYX_CACHES` is malformed,
-    /// which would otherwise go unnoticed.
+    /// [`CompileError::Option`] if `SARDONYX_ISA` has an unknown name, or if `SARDONYX_CACHES` is
+    /// malformed, which would otherwise go unnoticed.
     pub fn chosen_isa(&self) -> Result<Isa, CompileError> {
         Caches::from_environment().map_err(|error| CompileError::Option(error.to_string()))?;
         match self.isa {

@@ -1,4 +1,4 @@
-//! Precision of matrix products and convolutions, and the choice of those that stay exact.
+//! Precision of matrix products and convolutions, and the choice of products that stay exact.
 
 use sardonyx_model::Shape;
 
@@ -21,31 +21,31 @@ pub enum Precision {
     Fast,
 }
 
-/// Choice: part of all multiply-adds with constant matrices that may stay exact where products need
-/// not be.
+/// Choice: part of all multiply-adds with constant matrices that stay exact with
+/// [`Precision::Fast`].
 const EXACT_PART: f64 = 0.1;
 
-/// The multiply-adds up to which products with constant matrices stay exact with
-/// [`Precision::Fast`], of those of all such products.
+/// Returns the multiply-adds up to which products with constant matrices stay exact with
+/// [`Precision::Fast`], given those of all such products.
 ///
-/// Every product that rounds its operands adds about the same relative error to what follows, while
-/// it saves time in proportion to its size. So the smallest do not round: in models with shared
-/// heads and a wide hidden layer these are the projections of the attention, and the error of the
-/// whole falls by a third where many positions are computed at once.
-pub(crate) fn small_products(sizes: Vec<usize>) -> usize {
-    smallest_part(sizes, EXACT_PART)
+/// Each product that rounds its operands adds about the same relative error, but saves time in
+/// proportion to its size. So the smallest do not round: in models with shared heads and a wide
+/// hidden layer these are the projections of the attention, and the total error falls by a third
+/// where many positions are computed at once.
+pub(crate) fn find_exact_limit(sizes: Vec<usize>) -> usize {
+    find_size_limit(sizes, EXACT_PART)
 }
 
-/// Multiply-adds of a product with a constant matrix of some depth and width. Dimensions of the
-/// left operand that are not known count once.
-pub(crate) fn multiply_adds(left: Option<&Shape>, [depth, width]: [usize; 2]) -> usize {
+/// Counts the multiply-adds of a product with a constant matrix. Unknown dimensions of the left
+/// operand count as 1.
+pub(crate) fn count_multiply_adds(left: Option<&Shape>, [depth, width]: [usize; 2]) -> usize {
     let dims = left.into_iter().flat_map(|shape| shape.iter());
     let elements = dims.filter_map(|dim| dim.size()).fold(1, usize::saturating_mul);
     elements.max(depth).saturating_mul(width)
 }
 
-/// The largest size such that all of at most that size are together no more than a part of the sum.
-fn smallest_part(mut sizes: Vec<usize>, part: f64) -> usize {
+/// Returns the largest size such that all sizes up to it sum to at most `part` of the total.
+fn find_size_limit(mut sizes: Vec<usize>, part: f64) -> usize {
     sizes.sort_unstable();
     let all: f64 = sizes.iter().map(|size| *size as f64).sum();
     let (mut found, mut sum) = (0, 0.0);
@@ -61,13 +61,13 @@ fn smallest_part(mut sizes: Vec<usize>, part: f64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::smallest_part;
+    use super::find_size_limit;
 
     #[test]
     fn the_smallest_are_a_part_of_all() {
-        assert_eq!(smallest_part(vec![], 0.1), 0);
-        assert_eq!(smallest_part(vec![7, 7, 7], 0.5), 0, "all or none of a size");
-        assert_eq!(smallest_part(vec![100, 1, 4, 4, 2, 90], 0.1), 4);
-        assert_eq!(smallest_part(vec![100, 1, 4, 4, 13, 90], 0.1), 4);
+        assert_eq!(find_size_limit(vec![], 0.1), 0);
+        assert_eq!(find_size_limit(vec![7, 7, 7], 0.5), 0, "all or none of a size");
+        assert_eq!(find_size_limit(vec![100, 1, 4, 4, 2, 90], 0.1), 4);
+        assert_eq!(find_size_limit(vec![100, 1, 4, 4, 13, 90], 0.1), 4);
     }
 }

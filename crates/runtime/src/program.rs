@@ -1,12 +1,12 @@
-//! A model as data, between its graph and the kernels that run it.
+//! Programs: a model as data, between its graph and the kernels that run it.
 //!
 //! [`lower`](crate::lower) makes a program from resolved nodes, [rewrites](crate::rewrite) change
-//! it, and [`select`](crate::select) chooses a kernel for each step. A program knows no instruction
-//! set and holds no large constant, so rewrites are decisions only, and each may be undone by
-//! leaving it out.
+//! it, and [`select`](crate::select) chooses a kernel for each step. A program is independent of
+//! the instruction set and holds no large constant, so rewrites are decisions only, and each can be
+//! left out.
 //!
-//! What a step reads are operands with names in its [`Op`]. [`Op::operands`] lists them in the
-//! order in which the kernel finds them.
+//! Operands of a step have names in its [`Op`]. [`Op::operands`] lists them in the order in which
+//! the kernel receives them.
 
 mod commit;
 mod elements;
@@ -25,7 +25,7 @@ use sardonyx_model::{GraphId, NodeId, Shape, Type, ValueId};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Tensor};
 use smallvec::SmallVec;
 
-use crate::precision::multiply_adds;
+use crate::precision::count_multiply_adds;
 
 pub(crate) use commit::Commit;
 pub(crate) use elements::Elements;
@@ -38,38 +38,38 @@ pub(crate) use region::{Along, Region, RegionKind};
 pub(crate) use scalars::{Instruction, ScalarFunction, ScalarOutput, Scalars, single};
 pub(crate) use verify::Broken;
 
-/// Values, and the steps that compute them in an order in which each is computed before it is read.
+/// Values, and the steps that compute them in topological order.
 #[derive(Debug, Default)]
 pub(crate) struct Program {
-    /// By slot.
+    /// Value of each slot.
     pub(crate) values: Vec<Value>,
     pub(crate) steps: Vec<Step>,
-    /// By input of the graph, or by capture of the region that this is a body of; `None` if nothing
-    /// reads it.
+    /// Slot of each input of the graph, or of each capture of the region of this body; `None`
+    /// without a reader.
     pub(crate) inputs: Vec<Option<Slot>>,
-    /// Slots of the graph's outputs, then of the values that are kept until the end of a run. An
-    /// output that the commit program computes has the slot of its old value here.
+    /// Slots of the graph's outputs, then of values kept for the commit program. An output that the
+    /// commit program computes has the slot of its old value here.
     pub(crate) outputs: Vec<Slot>,
-    /// Number of outputs that are not those of the graph, but kept for the end.
+    /// Number of `outputs` that are kept for the commit program.
     pub(crate) kept: usize,
-    /// Values that go from run to run.
+    /// State variables.
     pub(crate) state: Vec<StatePorts>,
-    /// End of a run: only in a main program, once a rewrite has moved steps there.
+    /// Commit program: only in a main program, once a rewrite has moved steps there.
     pub(crate) commit: Option<Box<Commit>>,
-    /// The graph that it was made from, if that is an inner one.
+    /// Inner graph that the program was made from; `None` for the main graph.
     pub(crate) graph: Option<GraphId>,
 }
 
-/// Ports of a value that goes from run to run.
+/// Ports of a state variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatePorts {
-    /// Number of the input that reads the old value.
+    /// Index of the input that reads the old value.
     pub input: usize,
-    /// Number of the output that is the new value.
+    /// Index of the output with the new value.
     pub output: usize,
 }
 
-/// A value of a program, by its number.
+/// Number of a value in a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Slot(pub(crate) u32);
 
@@ -79,44 +79,44 @@ impl Slot {
     }
 }
 
-/// What is known of a value.
+/// Type, constant and order of a value.
 #[derive(Debug)]
 pub(crate) struct Value {
-    /// The value of the resolved graph.
+    /// Value in the resolved graph.
     pub(crate) value: ValueId,
-    /// Its type as inferred; dimensions may be expressions.
+    /// Inferred type; dimensions may be expressions.
     pub(crate) ty: Option<Type>,
     pub(crate) constant: Option<Constant>,
-    /// How its elements lie where it has memory of its own.
+    /// Order of the elements where the value has memory of its own.
     pub(crate) order: Order,
 }
 
-/// A value that is known before anything runs.
+/// Value that is known before a run.
 #[derive(Debug, Clone)]
 pub(crate) enum Constant {
-    /// One of at most [`SMALL`] elements.
+    /// Constant of at most [`SMALL`] elements.
     Small(Box<Tensor>),
-    /// One element in all places, given as a tensor of one element. A step may compute it all the
-    /// same: `select` decides whether it runs.
+    /// Constant that repeats one element, given as a tensor of one element. A step may compute it
+    /// as well; `select` decides whether it runs.
     Fill(Box<Tensor>),
-    /// Any other. Rewrites do not look at its elements.
+    /// Any other constant. Rewrites do not read its elements.
     Large,
 }
 
-/// Limit: elements of constants that rewrites may look at.
+/// Limit: elements of constants that rewrites read.
 pub(crate) const SMALL: usize = 64;
 
-/// One thing that a run does.
+/// Operation of a program with its outputs.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) op: Op,
-    /// `None` for one that nothing reads.
+    /// Slot of each output; `None` without a reader.
     pub(crate) outputs: SmallVec<[Option<Slot>; 2]>,
-    /// The nodes that it does: the one that it was made from, then those that joined it.
+    /// Nodes that the step computes: the one that it was made from, then those fused into it.
     pub(crate) origins: SmallVec<[NodeId; 1]>,
 }
 
-/// What a step does. A rewrite that looks into an operator gives it a variant.
+/// Operation of a step. An operator that rewrites look into has a variant.
 #[derive(Debug)]
 pub(crate) enum Op {
     Product(Box<Product>),
@@ -140,43 +140,43 @@ pub(crate) enum Op {
     Opaque(Opaque),
 }
 
-/// Rewrites move steps about, so steps are small.
+/// Rewrites move steps, so they should be small.
 const _: () = assert!(size_of::<Step>() <= 144);
 
-/// A matrix product: `MatMul`, `MatMulInteger` or `Gemm`.
+/// Matrix product: `MatMul`, `MatMulInteger` or `Gemm`.
 #[derive(Debug)]
 pub(crate) struct Product {
     pub(crate) form: ProductForm,
     pub(crate) types: ProductTypes,
     pub(crate) a: Slot,
     pub(crate) b: Slot,
-    /// What is taken off the elements of `a` before they are multiplied.
+    /// Number subtracted from the elements of `a` before the product.
     pub(crate) a_zero_point: Option<Slot>,
-    /// The same for `b`.
+    /// Number subtracted from the elements of `b` before the product.
     pub(crate) b_zero_point: Option<Slot>,
     pub(crate) trans_a: bool,
     pub(crate) trans_b: bool,
-    /// What the product is multiplied with.
+    /// Factor of the product.
     pub(crate) alpha: f32,
-    /// What `Gemm` adds.
+    /// Addend of `Gemm`.
     pub(crate) addend: Option<Addend>,
     pub(crate) epilogue: Epilogue,
 }
 
-/// The element types of a product.
+/// Element types of a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProductTypes {
     pub(crate) a: DataType,
     pub(crate) b: DataType,
-    /// In which the products of elements are added up.
+    /// Type of the accumulator.
     pub(crate) sum: DataType,
     pub(crate) result: DataType,
 }
 
 impl ProductTypes {
-    /// Those of a product whose operands and result have one type. Floats of 16 bits are added up
-    /// in `float`.
-    pub(crate) fn of(elem: DataType) -> ProductTypes {
+    /// Returns the types of a product whose operands and result have one type. Floats of 16 bits
+    /// are accumulated in `float`.
+    pub(crate) fn uniform(elem: DataType) -> ProductTypes {
         let sum = match elem {
             DataType::Float16 | DataType::Bfloat16 => DataType::Float,
             _ => elem,
@@ -185,74 +185,74 @@ impl ProductTypes {
     }
 }
 
-/// Which shapes a product has.
+/// Shapes that a product accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProductForm {
-    /// NumPy's rules: vectors are rows and columns, leading dimensions broadcast.
+    /// NumPy's rules: vectors are rows and columns, batch dimensions broadcast.
     MatMul,
     /// Two matrices.
     Gemm,
 }
 
-/// A tensor that broadcasts to the product, and its factor.
+/// Tensor that is added and broadcasts to the product, with its factor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Addend {
     pub(crate) c: Slot,
     pub(crate) beta: f32,
 }
 
-/// A convolution.
+/// Convolution.
 #[derive(Debug)]
 pub(crate) struct Conv {
     pub(crate) elem: DataType,
-    /// If there is an expansion: what that computes, which is then no operand.
+    /// Input. With an expansion it is computed within the step, and is not an operand.
     pub(crate) x: Slot,
     pub(crate) weights: Slot,
     pub(crate) bias: Option<Slot>,
     pub(crate) group: usize,
     pub(crate) window: ConvWindow,
     pub(crate) epilogue: Epilogue,
-    /// A pointwise convolution that computes the input of this one, which is depthwise. Its
-    /// constants are the last operands.
+    /// Pointwise convolution that computes the input of this depthwise one. Its constants are the
+    /// last operands.
     pub(crate) expansion: Option<Box<Conv>>,
-    /// What each channel of each image of the input is multiplied with, `[N, C, 1, ...]`. It is the
-    /// last operand. A convolution with a gate is pointwise and has no expansion.
+    /// Factor of each channel of each image of the input, `[N, C, 1, ...]`. It is the last operand.
+    /// A convolution with a gate is pointwise and has no expansion.
     pub(crate) gate: Option<Slot>,
 }
 
 impl Conv {
-    /// The weights and what follows them, without those of an expansion.
-    fn each_parameter(&self, see: &mut dyn FnMut(Option<Slot>)) {
+    /// Calls `see` for the weights and the operands after them, without those of an expansion.
+    fn visit_parameters(&self, see: &mut dyn FnMut(Option<Slot>)) {
         see(Some(self.weights));
         self.bias.iter().for_each(|bias| see(Some(*bias)));
-        self.epilogue.each_operand(see);
+        self.epilogue.visit_operands(see);
     }
 
-    fn each_parameter_mut(&mut self, see: &mut dyn FnMut(Option<&mut Slot>)) {
+    fn visit_parameters_mut(&mut self, see: &mut dyn FnMut(Option<&mut Slot>)) {
         see(Some(&mut self.weights));
         self.bias.iter_mut().for_each(|bias| see(Some(bias)));
-        self.epilogue.each_operand_mut(see);
+        self.epilogue.visit_operands_mut(see);
     }
 
-    /// How many operands there are besides the input, those of an expansion and a gate.
-    pub(crate) fn own_operands(&self) -> usize {
+    /// Returns the number of operands, without the input, the expansion's and the gate.
+    pub(crate) fn own_operand_count(&self) -> usize {
         1 + usize::from(self.bias.is_some()) + self.epilogue.operand_count()
     }
 }
 
-/// The gradient of the weights of a convolution of one group: a sum over all outputs for each tap,
-/// input channel and output channel. What a rewrite makes of a convolution between transposes.
+/// Gradient of the weights of a convolution with one group: a sum over all outputs for each tap,
+/// input channel and output channel. A rewrite makes it from a convolution between transposes.
 #[derive(Debug)]
 pub(crate) struct WeightGradient {
-    /// The input of the convolution.
+    /// Input of the convolution.
     pub(crate) x: Slot,
-    /// The gradient of its output.
+    /// Gradient of the convolution's output.
     pub(crate) dy: Slot,
-    /// That of the convolution.
+    /// Window of the convolution.
     pub(crate) window: Window,
 }
 
-/// Elements added up at indices along an axis: `ScatterElements` with the reduction `add`.
+/// Sum of elements at indices along an axis: `ScatterElements` with the reduction `add`.
 #[derive(Debug)]
 pub(crate) struct ScatterAdd {
     pub(crate) elem: DataType,
@@ -262,90 +262,90 @@ pub(crate) struct ScatterAdd {
     pub(crate) axis: i64,
 }
 
-/// The gradient of the input of a `MaxPool`, image by image: what a rewrite makes of a
-/// [`ScatterAdd`] to zeros.
+/// Gradient of the input of a `MaxPool`, image by image. A rewrite makes it from a [`ScatterAdd`]
+/// to zeros.
 #[derive(Debug)]
 pub(crate) struct PoolGradient {
     pub(crate) elem: DataType,
-    /// The indices that the pool gives.
+    /// Indices that the pool returns.
     pub(crate) places: Slot,
-    /// The gradient of its output, with the images as the first axis.
+    /// Gradient of the pool's output, with the images as first axis.
     pub(crate) dy: Slot,
-    /// Elements of an image.
+    /// Number of elements of an image.
     pub(crate) size: usize,
 }
 
-/// Scaled dot-product attention. Its attributes are those of the node.
+/// Scaled dot-product attention, with the attributes of its node.
 #[derive(Debug)]
 pub(crate) struct Attention {
     pub(crate) operands: Operands,
-    /// The order in which the axes of the output are written: of batch, head, row and feature.
+    /// Order in which the output's axes are written, among batch, head, row and feature.
     pub(crate) permute: Option<Dims>,
 }
 
-/// A function of the elements at the same place of all operands, which broadcast.
+/// Pointwise function of all operands, which broadcast.
 #[derive(Debug)]
 pub(crate) struct Pointwise {
-    /// The type of all operands and of the result.
+    /// Type of all operands and of the result.
     pub(crate) elem: DataType,
-    /// Each works on what the one before gives; the first works on operand 0.
+    /// Links of the chain: each reads the result of the previous one, the first reads operand 0.
     pub(crate) links: SmallVec<[Link; 1]>,
     pub(crate) operands: SmallVec<[Slot; 4]>,
 }
 
-/// A part of a [`Pointwise`].
+/// Link of a [`Pointwise`].
 #[derive(Debug, Clone)]
 pub(crate) enum Link {
     Unary(Unary),
-    /// Limits from below and above. What is left out limits nothing.
+    /// Lower and upper limit, if given.
     Clip(Box<[Option<Tensor>; 2]>),
     Binary {
         op: Binary,
-        /// Which side the value so far is.
+        /// Side of the previous result.
         side: Side,
-        /// The operand that is the other side.
+        /// Index of the operand on the other side.
         other: usize,
     },
 }
 
-/// A truth value for the elements at the same place of all operands, which broadcast.
+/// Pointwise predicate of all operands, which broadcast.
 #[derive(Debug)]
 pub(crate) struct Truth {
     pub(crate) test: Test,
     pub(crate) operands: SmallVec<[Slot; 2]>,
 }
 
-/// What a [`Truth`] asks.
+/// Predicate of a [`Truth`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Test {
-    /// Two elements of a type.
+    /// Comparison of two elements of a type.
     Compare(Compare, DataType),
-    /// Two truth values, whose bytes may be any.
+    /// Logical operation on two booleans of any bytes.
     Logic(Logic),
-    /// Whether two truth values are equal.
+    /// Equality of two booleans.
     Same,
-    /// Whether a truth value is false.
+    /// Negation of a boolean.
     Not,
 }
 
-/// Elements of one of two values, which broadcast, as truth values say.
+/// Selection between elements of two values by booleans. All operands broadcast.
 #[derive(Debug)]
 pub(crate) struct Select {
     pub(crate) condition: Slot,
-    /// Read where the condition holds.
+    /// Value where the condition holds.
     pub(crate) x: Slot,
-    /// Read elsewhere.
+    /// Value elsewhere.
     pub(crate) y: Slot,
 }
 
-/// Elements converted to another type.
+/// Conversion of elements to another type.
 #[derive(Debug)]
 pub(crate) struct Cast {
     pub(crate) x: Slot,
     pub(crate) conversion: Conversion,
 }
 
-/// From which type to which, and how.
+/// Types and options of a conversion.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Conversion {
     pub(crate) from: DataType,
@@ -353,7 +353,7 @@ pub(crate) struct Conversion {
     pub(crate) options: CastOptions,
 }
 
-/// A normalization of rows that may add another tensor up first.
+/// Normalization of rows, possibly of a sum with another tensor.
 #[derive(Debug)]
 pub(crate) struct Norm {
     pub(crate) kind: NormKind,
@@ -366,13 +366,13 @@ pub(crate) struct Norm {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum NormKind {
-    /// `LayerNormalization`; the statistics are given in the type `stash`.
+    /// `LayerNormalization`. Statistics are output in the type `stash`.
     Layer { axis: i64, epsilon: f64, stash: DataType },
     /// `RMSNormalization`.
     RootMeanSquare { axis: i64, epsilon: f64 },
 }
 
-/// A factor and a summand for each channel, along the second axis: `BatchNormalization`.
+/// Scale and shift for each channel, along the second axis: `BatchNormalization`.
 #[derive(Debug)]
 pub(crate) struct BatchNorm {
     pub(crate) elem: DataType,
@@ -380,103 +380,103 @@ pub(crate) struct BatchNorm {
     pub(crate) parameters: Parameters,
 }
 
-/// The parameters of a [`BatchNorm`].
+/// Parameters of a [`BatchNorm`].
 #[derive(Debug)]
 pub(crate) enum Parameters {
-    /// Known: what each channel is multiplied with, and what is added then.
+    /// Constant scale and shift of each channel.
     Folded { scale: Arc<[f64]>, shift: Arc<[f64]> },
-    /// Scale, bias, mean and variance, as a run finds them.
+    /// Scale, bias, mean and variance, computed at run time.
     Given { slots: [Slot; 4], epsilon: f64 },
 }
 
-/// What is added to the first operand before it is normalized.
+/// Tensor that is added to the first operand before the normalization.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Residual {
     pub(crate) with: Slot,
-    /// The output that is the sum, if anything reads that.
+    /// Index of the output with the sum, if it has a reader.
     pub(crate) sum: usize,
 }
 
-/// Elements of the first operand in another place, order or shape.
+/// Move of the elements of the first operand to another place, order or shape.
 #[derive(Debug)]
 pub(crate) struct Move {
     pub(crate) kind: MoveKind,
-    /// The first is moved; what the others are depends on the kind.
+    /// The value that is moved, then operands that depend on the kind.
     pub(crate) operands: Operands,
 }
 
-/// One element in all places of a shape that an operand says.
+/// Tensor that repeats one element. Its shape is an operand.
 #[derive(Debug)]
 pub(crate) struct Fill {
     pub(crate) one: Tensor,
     pub(crate) shape: Slot,
 }
 
-/// The same value in the other order.
+/// Conversion of a value to the other order.
 #[derive(Debug)]
 pub(crate) struct Reorder {
     pub(crate) x: Slot,
 }
 
-/// An operator that no rewrite looks into: the node has its attributes.
+/// Operator that rewrites do not look into; the node has its attributes.
 #[derive(Debug)]
 pub(crate) struct Opaque {
     pub(crate) operands: Operands,
-    /// What its kernel makes of images whose channels come last.
+    /// Orders of images that its kernel accepts.
     pub(crate) images: Images,
 }
 
-/// What the kernel of an opaque operator makes of images of floats whose channels come last.
+/// Orders of float images that the kernel of an opaque operator accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Images {
-    /// It reads and writes rows.
+    /// Reads and writes rows.
     Rows,
-    /// The first operand and the result have one order. So many times as many elements as there
-    /// are could be moved in the time that channels first take longer.
+    /// The first operand and the result have one order. Channels first cost as much time as moving
+    /// `gain` times the elements.
     Alike { gain: u64 },
-    /// The same for windows, which gain a pass over the elements. Results of one pixel lie in both
-    /// orders, and leave the choice to the operand.
+    /// Like `Alike`, for windows, which gain one pass over the elements. Results of one pixel have
+    /// both orders, so the operand decides.
     Windows,
     /// The first operand may have either order; results are in rows.
     Read,
 }
 
-/// What a step reads; `None` for an operand that is left out.
+/// Operands of a step; `None` for an omitted one.
 pub(crate) type Operands = SmallVec<[Option<Slot>; 6]>;
 
-/// What happens to a result before it is written, in order.
+/// Stages applied to a result before it is written, in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Epilogue(pub(crate) SmallVec<[Stage; 2]>);
 
-/// A part of an [`Epilogue`].
+/// Stage of an [`Epilogue`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Stage {
-    /// Multiplies with numbers along an axis. A product has one number; what a convolution has is
-    /// multiplied into its weights.
+    /// Multiplies by numbers along an axis. A product has a single number; those of a convolution
+    /// are folded into its weights.
     Scale { by: Numbers, axis: usize },
     /// Adds numbers along an axis: the last one of a product, the channels of a convolution.
     Bias { by: Numbers, axis: usize },
-    /// Adds a tensor of the same shape.
+    /// Adds a tensor of the shape of the result.
     Add(Slot),
     /// Applies a function to each element.
     Activation(Activation),
-    /// Multiplies with a tensor of the same shape.
+    /// Multiplies by a tensor of the shape of the result.
     Mul(Slot),
 }
 
-/// One number for each index of an axis.
+/// Numbers for the indices of an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Numbers {
-    /// The same for all.
+    /// One number for all.
     One(f32),
-    /// The elements of a value, in order.
+    /// Elements of a value, in order.
     Value(Slot),
-    /// Known since the program was made.
+    /// Numbers known when the program is made.
     Known(Arc<[f64]>),
 }
 
 impl Numbers {
-    /// The value that they are, if they are one.
+    /// Returns the slot of the numbers, if they are a value.
     pub(crate) fn slot(&self) -> Option<Slot> {
         match self {
             Numbers::Value(slot) => Some(*slot),
@@ -486,7 +486,7 @@ impl Numbers {
 }
 
 impl Stage {
-    /// What it reads besides the result.
+    /// Returns the operand besides the result.
     pub(crate) fn operand(&self) -> Option<Slot> {
         match self {
             Stage::Scale { by, .. } | Stage::Bias { by, .. } => by.slot(),
@@ -498,20 +498,20 @@ impl Stage {
 
 impl Stage {
     /// Whether its operand has the shape of the result.
-    pub(crate) fn is_of_every_element(&self) -> bool {
+    pub(crate) fn is_elementwise(&self) -> bool {
         matches!(self, Stage::Add(_) | Stage::Mul(_))
     }
 }
 
 impl Epilogue {
-    /// What the stages read, in order.
-    fn each_operand(&self, mut see: impl FnMut(Option<Slot>)) {
+    /// Calls `see` for the operands of the stages, in order.
+    fn visit_operands(&self, mut see: impl FnMut(Option<Slot>)) {
         for slot in self.0.iter().filter_map(Stage::operand) {
             see(Some(slot));
         }
     }
 
-    fn each_operand_mut(&mut self, mut see: impl FnMut(Option<&mut Slot>)) {
+    fn visit_operands_mut(&mut self, mut see: impl FnMut(Option<&mut Slot>)) {
         for stage in &mut self.0 {
             match stage {
                 Stage::Scale { by: Numbers::Value(slot), .. }
@@ -527,8 +527,7 @@ impl Epilogue {
     ///
     /// # Errors
     ///
-    /// Why it comes too late for the order in which kernels do them, or that there is one of its
-    /// kind already.
+    /// The kernel would apply the stage earlier, or has a stage of that kind already.
     pub(crate) fn push(&mut self, stage: Stage) -> Result<(), &'static str> {
         let has = |wanted: fn(&Stage) -> bool| self.0.iter().any(wanted);
         let is_gated = has(|stage| matches!(stage, Stage::Mul(_)));
@@ -547,12 +546,12 @@ impl Epilogue {
         Ok(())
     }
 
-    /// How many operands the stages have.
+    /// Returns the number of operands of the stages.
     pub(crate) fn operand_count(&self) -> usize {
         self.0.iter().filter(|stage| stage.operand().is_some()).count()
     }
 
-    /// What is added along the axis, in order.
+    /// Yields the biases, in order.
     pub(crate) fn biases(&self) -> impl Iterator<Item = &Numbers> {
         self.0.iter().filter_map(|stage| match stage {
             Stage::Bias { by, .. } => Some(by),
@@ -562,15 +561,15 @@ impl Epilogue {
 }
 
 impl Op {
-    /// What it reads, in the order in which the kernel finds it.
+    /// Lists the operands, in the order in which the kernel receives them.
     pub(crate) fn operands(&self) -> Operands {
         let mut operands = Operands::new();
-        self.each_operand(|operand| operands.push(operand));
+        self.visit_operands(|operand| operands.push(operand));
         operands
     }
 
-    /// The same without a list.
-    pub(crate) fn each_operand(&self, mut see: impl FnMut(Option<Slot>)) {
+    /// Calls `see` for the operands, in the order of [`Op::operands`].
+    pub(crate) fn visit_operands(&self, mut see: impl FnMut(Option<Slot>)) {
         let own: &[Option<Slot>] = match self {
             Op::Product(product) => {
                 see(Some(product.a));
@@ -580,12 +579,12 @@ impl Op {
                     zero_points.into_iter().for_each(&mut see);
                 }
                 product.addend.iter().for_each(|addend| see(Some(addend.c)));
-                return product.epilogue.each_operand(see);
+                return product.epilogue.visit_operands(see);
             }
             Op::Conv(conv) => {
                 see(Some(conv.expansion.as_ref().map_or(conv.x, |expansion| expansion.x)));
-                conv.each_parameter(&mut see);
-                conv.expansion.iter().for_each(|first| first.each_parameter(&mut see));
+                conv.visit_parameters(&mut see);
+                conv.expansion.iter().for_each(|first| first.visit_parameters(&mut see));
                 return conv.gate.iter().for_each(|gate| see(Some(*gate)));
             }
             Op::WeightGradient(gradient) => {
@@ -633,7 +632,7 @@ impl Op {
             Op::Fill(fill) => return see(Some(fill.shape)),
             Op::Reorder(reorder) => return see(Some(reorder.x)),
             Op::Region(region) => {
-                region.kind.each_operand(&mut see);
+                region.kind.visit_operands(&mut see);
                 return region.captures.iter().for_each(|slot| see(Some(*slot)));
             }
             Op::Attention(attention) => &attention.operands,
@@ -643,8 +642,8 @@ impl Op {
         own.iter().for_each(|operand| see(*operand));
     }
 
-    /// Lets operands be changed, in the order of [`Op::each_operand`].
-    pub(crate) fn each_operand_mut(&mut self, mut see: impl FnMut(Option<&mut Slot>)) {
+    /// Calls `see` for the operands to change them, in the order of [`Op::visit_operands`].
+    pub(crate) fn visit_operands_mut(&mut self, mut see: impl FnMut(Option<&mut Slot>)) {
         let own: &mut [Option<Slot>] = match self {
             Op::Product(product) => {
                 see(Some(&mut product.a));
@@ -654,16 +653,16 @@ impl Op {
                     see(product.b_zero_point.as_mut());
                 }
                 product.addend.iter_mut().for_each(|addend| see(Some(&mut addend.c)));
-                return product.epilogue.each_operand_mut(see);
+                return product.epilogue.visit_operands_mut(see);
             }
             Op::Conv(conv) => {
                 see(Some(match &mut conv.expansion {
                     Some(expansion) => &mut expansion.x,
                     None => &mut conv.x,
                 }));
-                conv.each_parameter_mut(&mut see);
+                conv.visit_parameters_mut(&mut see);
                 let expansion = conv.expansion.iter_mut();
-                expansion.for_each(|first| first.each_parameter_mut(&mut see));
+                expansion.for_each(|first| first.visit_parameters_mut(&mut see));
                 return conv.gate.iter_mut().for_each(|gate| see(Some(gate)));
             }
             Op::WeightGradient(gradient) => {
@@ -711,7 +710,7 @@ impl Op {
             Op::Fill(fill) => return see(Some(&mut fill.shape)),
             Op::Reorder(reorder) => return see(Some(&mut reorder.x)),
             Op::Region(region) => {
-                region.kind.each_operand_mut(&mut see);
+                region.kind.visit_operands_mut(&mut see);
                 return region.captures.iter_mut().for_each(|slot| see(Some(slot)));
             }
             Op::Attention(attention) => &mut attention.operands,
@@ -721,8 +720,8 @@ impl Op {
         own.iter_mut().for_each(|operand| see(operand.as_mut()));
     }
 
-    /// The one element that all places of the result have, if that is known; `first` is such an
-    /// element of the first operand.
+    /// Returns the element that the result repeats, if known; `first` is the one that the first
+    /// operand repeats.
     pub(crate) fn fill<'t>(&'t self, first: Option<&'t Tensor>) -> Option<&'t Tensor> {
         match self {
             Op::Move(moved) if moved.kind.keeps_fills() => first,
@@ -733,7 +732,7 @@ impl Op {
 }
 
 impl Step {
-    /// The programs of inner graphs.
+    /// Returns the programs of inner graphs.
     pub(crate) fn bodies(&self) -> &[Program] {
         match &self.op {
             Op::Region(region) => &region.bodies,
@@ -743,7 +742,8 @@ impl Step {
 }
 
 impl Program {
-    /// Returns the program, its end and the programs in its steps, each before those in it.
+    /// Returns the program, its commit program and the programs in its steps, each before its inner
+    /// ones.
     pub(crate) fn tree(&self) -> Vec<&Program> {
         let mut tree = vec![self];
         tree.extend(self.commit.as_ref().map(|commit| &commit.program));
@@ -755,7 +755,7 @@ impl Program {
         tree
     }
 
-    /// Returns the step that gives each slot.
+    /// Returns the step that computes each slot.
     pub(crate) fn makers(&self) -> Vec<Option<usize>> {
         let mut makers = vec![None; self.values.len()];
         for (index, step) in self.steps.iter().enumerate() {
@@ -770,33 +770,33 @@ impl Program {
         &self.values[slot.index()]
     }
 
-    /// The shape of a tensor, as far as inferred.
+    /// Returns the inferred shape of a tensor.
     pub(crate) fn shape(&self, slot: Slot) -> Option<&Shape> {
         self.value(slot).ty.as_ref()?.shape()
     }
 
-    /// The element type of a tensor, if inferred.
+    /// Returns the inferred element type of a tensor.
     pub(crate) fn elem(&self, slot: Slot) -> Option<DataType> {
         self.value(slot).ty.as_ref()?.elem()
     }
 
-    /// The value itself, if it is a constant of few elements.
-    pub(crate) fn small(&self, slot: Slot) -> Option<&Tensor> {
+    /// Returns a constant of few elements.
+    pub(crate) fn small_constant(&self, slot: Slot) -> Option<&Tensor> {
         match &self.value(slot).constant {
             Some(Constant::Small(tensor)) => Some(tensor),
             _ => None,
         }
     }
 
-    /// Whether what a convolution multiplies its channels with, and adds to them, is what one
-    /// factor in the weights and one bias can be.
+    /// Whether the scales and biases of a convolution can be folded into one factor of the weights
+    /// and one bias.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// The reason why not.
     pub(crate) fn check_channels(&self, conv: &Conv) -> Result<(), &'static str> {
         let channels = self.shape(conv.weights).and_then(|shape| shape.first()?.size());
-        // Of each summand so far: whether it is constant.
+        // Whether each summand so far is constant.
         let mut added: SmallVec<[bool; 2]> = SmallVec::new();
         added.extend(conv.bias.map(|slot| self.is_constant(slot)));
         for stage in &conv.epilogue.0 {
@@ -828,32 +828,33 @@ impl Program {
         Ok(())
     }
 
-    /// Whether numbers are finite, as far as they are known here. Infinite ones multiplied into
-    /// weights would make NaN of sums.
+    /// Whether numbers are finite, as far as known here. Infinite ones folded into weights would
+    /// make sums NaN.
     fn may_be_finite(&self, numbers: &Numbers) -> bool {
         match numbers {
             Numbers::One(number) => number.is_finite(),
             Numbers::Known(numbers) => numbers.iter().all(|number| number.is_finite()),
             Numbers::Value(slot) => {
-                let elements = self.small(*slot).and_then(|small| small.to_vec::<f32>().ok());
+                let elements =
+                    self.small_constant(*slot).and_then(|small| small.to_vec::<f32>().ok());
                 elements.unwrap_or_default().into_iter().all(f32::is_finite)
             }
         }
     }
 
-    /// Whether numbers are known before anything runs.
+    /// Whether numbers are known before a run.
     pub(crate) fn are_constant(&self, numbers: &Numbers) -> bool {
         numbers.slot().is_none_or(|slot| self.is_constant(slot))
     }
 
-    /// Whether a value is known before anything runs.
+    /// Whether a value is known before a run.
     pub(crate) fn is_constant(&self, slot: Slot) -> bool {
         self.value(slot).constant.is_some()
     }
 }
 
 impl Program {
-    /// The multiply-adds of products with constant matrices, also in inner graphs.
+    /// Returns the multiply-adds of products with constant matrices, inner graphs included.
     pub(crate) fn constant_products(&self) -> Vec<usize> {
         let product = |program: &Program, step: &Step| {
             let Op::Product(product) = &step.op else { return None };
@@ -861,7 +862,7 @@ impl Program {
             let [rows, cols] = &shape[..] else { return None };
             let (rows, cols) = (rows.size()?, cols.size()?);
             let sizes = if product.trans_b { [cols, rows] } else { [rows, cols] };
-            Some(multiply_adds(program.shape(product.a), sizes))
+            Some(count_multiply_adds(program.shape(product.a), sizes))
         };
         let programs = self.tree().into_iter();
         let steps = programs.flat_map(|within| within.steps.iter().map(move |step| (within, step)));
@@ -869,7 +870,7 @@ impl Program {
     }
 }
 
-/// Whether a shape that broadcasts to another is that of a vector along one axis of it.
+/// Whether a shape that broadcasts to another is a vector along one axis of it.
 pub(crate) fn is_vector_along(axis: usize, vector: &Shape, shape: &Shape) -> bool {
     let Some(added) = shape.len().checked_sub(vector.len()) else {
         return false;
@@ -881,7 +882,7 @@ pub(crate) fn is_vector_along(axis: usize, vector: &Shape, shape: &Shape) -> boo
         })
 }
 
-/// Whether two shapes are the same for all sizes of the inputs.
+/// Whether two shapes are equal for all sizes of the inputs.
 pub(crate) fn same_shape(a: &Shape, b: &Shape) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.surely_equals(b))
 }

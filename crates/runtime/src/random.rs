@@ -1,10 +1,10 @@
-//! Where nodes get random numbers from.
+//! Random numbers of nodes.
 //!
-//! A node with a seed draws the same numbers whenever it runs: those of numpy's `RandomState`.
-//! Without one it has a stream of its own in each run, and in each iteration of a loop: a function
-//! of the seed of the session, the number of the run, the name of its output, and how often the
-//! node has drawn in the run. So the numbers depend neither on threads nor on the order of steps,
-//! nor on what else the model does, and are the same in a model that has been converted.
+//! A node with a seed draws the numbers of numpy's `RandomState` whenever it runs. Without one it
+//! has a stream of its own in each run and each iteration of a loop: a function of the session's
+//! seed, the number of the run, the name of its output, and how often the node has drawn in the
+//! run. So the numbers depend neither on threads nor on the order of steps nor on the rest of the
+//! model, and stay equal when the model is converted.
 
 use std::cell::RefCell;
 use std::collections::hash_map::RandomState;
@@ -16,24 +16,23 @@ use sardonyx_model::NodeId;
 use sardonyx_passes::Resolved;
 use smallvec::SmallVec;
 
-/// The random numbers of a session.
+/// Random numbers of a session.
 #[derive(Debug)]
 pub(crate) struct Seed {
     seed: u64,
-    /// Runs that have begun.
+    /// Number of runs so far.
     runs: AtomicU64,
 }
 
 impl Seed {
-    /// One that is given, or another one each time.
+    /// Makes a generator from a seed, by default a new one each time.
     pub(crate) fn new(seed: Option<u64>) -> Seed {
-        // The hasher of the standard library has keys from the system, and needs no dependency.
+        // The hasher of the standard library is seeded by the system, and needs no dependency.
         let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         Seed { seed, runs: AtomicU64::new(0) }
     }
 
-    /// The random numbers of the next run. One that has a seed of its own does not count among the
-    /// runs of the session.
+    /// Starts the random numbers of the next run. A run with a seed of its own is not counted.
     pub(crate) fn next_run(&self, own: Option<u64>) -> Randomness {
         let (seed, run) = match own {
             Some(seed) => (seed, 0),
@@ -43,18 +42,18 @@ impl Seed {
     }
 }
 
-/// The random numbers of a run.
+/// Random numbers of a run.
 #[derive(Debug)]
 pub(crate) struct Randomness {
     seed: u64,
     run: u64,
-    /// How often nodes have drawn, by the hash of a name, sorted.
+    /// Number of draws by the hash of a node's name, sorted.
     drawn: RefCell<SmallVec<[(u32, u32); 4]>>,
 }
 
 impl Randomness {
-    /// A stream that nothing has drawn from. Nodes whose names have the same hash, such as nodes of
-    /// the same name in two graphs, take turns.
+    /// Starts a new stream. Nodes whose names have equal hashes, such as nodes of one name in two
+    /// graphs, take turns.
     fn stream(&self, name: &[u8]) -> Philox {
         let key = fnv(name);
         let mut drawn = self.drawn.borrow_mut();
@@ -72,12 +71,13 @@ impl Randomness {
     }
 }
 
-/// The FNV-1a hash of 32 bits, which is the same on every machine.
+/// Computes the FNV-1a hash of 32 bits.
 fn fnv(name: &[u8]) -> u32 {
     name.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// The random numbers of one step of a run; by default those of no run, for steps that need none.
+/// Random numbers of one step of a run; by default independent of any run, for steps that need
+/// none.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Draws<'r> {
     of: Option<(&'r Randomness, &'r Resolved, NodeId)>,
@@ -88,7 +88,7 @@ impl<'r> Draws<'r> {
         Draws { of: Some((run, resolved, node)) }
     }
 
-    /// What draws for one execution of the step, whose node may have a seed.
+    /// Makes the generator for one execution of the step, whose node may have a seed.
     pub(crate) fn generator(self, seed: Option<u32>) -> Generator {
         match (seed, self.of) {
             (Some(seed), _) => Generator::Mt19937(Mt19937::new(seed)),
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(streams(&Seed::new(Some(3))), found);
         assert!(streams(&Seed::new(Some(4))).iter().all(|stream| !found.contains(stream)));
         assert_ne!(streams(&Seed::new(None)), streams(&Seed::new(None)));
-        // The order of nodes is no matter.
+        // The order of nodes has no effect.
         let run = Seed::new(Some(3)).next_run(None);
         assert_eq!(format!("{:?}", run.stream(b"a")), found[1]);
     }

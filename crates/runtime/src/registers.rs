@@ -1,6 +1,6 @@
-//! Programs over single elements: instructions over registers.
+//! Interpreter for instructions over single elements in registers.
 //!
-//! A register is a word with the bits of an element in its low bytes; a truth value is 0 or 1.
+//! A register is a word with the bits of an element in its low bytes; a boolean is 0 or 1.
 
 use sardonyx_kernels::elementwise::{ScalarElement, ScalarFn, scalar_logic};
 use sardonyx_tensor::{DataType, Dims, TensorView, cast_slices};
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::error::{BindError, KernelError, fail};
 use crate::program::{Conversion, ScalarFunction, ScalarOutput, Scalars, Test};
 
-/// Matches an element type of scalars with the Rust type; `None` for any other.
+/// Maps an element type of scalars to its Rust type; `None` for any other.
 macro_rules! for_scalar {
     ($elem:expr, $T:ident => $value:expr) => {
         for_scalar!($elem, [f32, f64, i8, i16, i32, i64, u8, u16, u32, u64], $T => $value)
@@ -25,7 +25,7 @@ macro_rules! for_scalar {
     };
 }
 
-/// Whether elements of a type can be in registers.
+/// Whether registers can hold elements of a type.
 pub(crate) fn has_registers(elem: DataType) -> bool {
     elem == DataType::Bool || for_scalar!(elem, T => Some(size_of::<T>())).is_some()
 }
@@ -53,22 +53,22 @@ fn code_of(function: ScalarFunction) -> Option<Run> {
     function.map(Run::Function)
 }
 
-/// Instructions, ready to run.
+/// Compiled instructions.
 pub(crate) struct ScalarCode {
     instructions: Vec<Code>,
-    /// Registers that have the same elements in every run.
+    /// Registers of constants, with their words.
     constants: Vec<(u32, u64)>,
-    /// By register: those of operands, of constants, of results.
+    /// Type of each register: of operands, constants, results.
     types: Vec<DataType>,
     outputs: Vec<Made>,
 }
 
-/// A register as a tensor.
+/// Register that becomes a tensor.
 #[derive(Debug, Clone)]
 pub(crate) struct Made {
     pub(crate) register: u32,
     pub(crate) elem: DataType,
-    /// A 1 for each axis.
+    /// Dimensions, all 1.
     pub(crate) dims: Dims,
 }
 
@@ -84,11 +84,11 @@ enum Run {
     Cast(Conversion),
 }
 
-/// The registers of a run.
+/// Registers of a run.
 pub(crate) type Registers = SmallVec<[u64; 24]>;
 
 impl ScalarCode {
-    /// The code of some instructions whose operands have some types.
+    /// Compiles instructions with operands of some types.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl ScalarCode {
         Ok(ScalarCode { instructions, constants, types, outputs })
     }
 
-    /// Registers that hold what is constant, and `more` beyond those of the instructions.
+    /// Makes the registers with constants set, and `more` beyond those of the instructions.
     pub(crate) fn registers(&self, more: usize) -> Registers {
         let mut registers = Registers::from_elem(0, self.types.len() + more);
         for (register, word) in &self.constants {
@@ -129,17 +129,17 @@ impl ScalarCode {
         registers
     }
 
-    /// How many instructions there are.
+    /// Returns the number of instructions.
     pub(crate) fn len(&self) -> usize {
         self.instructions.len()
     }
 
-    /// By register: its type.
+    /// Returns the type of each register.
     pub(crate) fn types(&self) -> &[DataType] {
         &self.types
     }
 
-    /// What the step gives.
+    /// Returns the outputs of the step.
     pub(crate) fn outputs(&self) -> &[Made] {
         &self.outputs
     }
@@ -151,7 +151,7 @@ impl ScalarCode {
             let (a, b) = (registers[code.a as usize], registers[code.b as usize]);
             registers[code.to as usize] = match &code.run {
                 Run::Function(function) => function(a, b),
-                Run::Cast(conversion) => converted(*conversion, a)?,
+                Run::Cast(conversion) => convert(*conversion, a)?,
             };
         }
         Ok(())
@@ -159,7 +159,7 @@ impl ScalarCode {
 }
 
 #[inline(never)]
-fn converted(conversion: Conversion, word: u64) -> Result<u64, KernelError> {
+fn convert(conversion: Conversion, word: u64) -> Result<u64, KernelError> {
     let Conversion { from, to, options } = conversion;
     let (source, mut target) = (word.to_le_bytes(), [0; size_of::<u64>()]);
     let width = bytes_of(to);
@@ -167,12 +167,12 @@ fn converted(conversion: Conversion, word: u64) -> Result<u64, KernelError> {
     Ok(u64::from_le_bytes(target))
 }
 
-/// Bytes of an element.
+/// Returns the size of an element in bytes.
 pub(crate) fn bytes_of(elem: DataType) -> usize {
     elem.storage_bytes(1).unwrap_or(0).min(size_of::<u64>())
 }
 
-/// The element of a tensor of one, as a word.
+/// Reads the element of a tensor of one, as a word.
 pub(crate) fn word_of(view: &TensorView<'_>, elem: DataType) -> Result<u64, KernelError> {
     let bytes = view.contiguous_bytes().unwrap_or_default();
     if view.data_type() != elem || bytes.len() != bytes_of(elem) {
@@ -184,31 +184,31 @@ pub(crate) fn word_of(view: &TensorView<'_>, elem: DataType) -> Result<u64, Kern
     Ok(if elem == DataType::Bool { u64::from(word != 0) } else { word })
 }
 
-/// What the registers are in the iterations of a loop. Those of its code come first.
+/// Registers in the iterations of a loop. Those of its code come first.
 pub(crate) struct ScalarIterations {
-    /// How many there are beyond those of the code.
+    /// Number of registers beyond those of the code.
     pub(crate) more: usize,
-    /// Of the number of the iteration, if that is read.
+    /// Register of the iteration number, if it is read.
     pub(crate) number: Option<u32>,
-    /// Of the condition as the graph is given it, which is true.
+    /// Register of the condition that the graph reads, which is true.
     pub(crate) is_on: Option<u32>,
-    /// Of the condition as the graph makes it.
+    /// Register of the condition that the graph computes.
     pub(crate) goes_on: u32,
     pub(crate) carried: Vec<CarriedScalar>,
     pub(crate) stacked: Vec<Made>,
-    /// What the graph reads of the one around it: the operand, its register and type.
+    /// Captured scalars: the operand, its register and type.
     pub(crate) captured: Vec<(usize, u32, DataType)>,
-    /// What is constant, besides what the code knows.
+    /// Constants besides those of the code.
     pub(crate) constants: Vec<(u32, u64)>,
 }
 
-/// A scalar that goes from iteration to iteration.
+/// Scalar carried between iterations.
 pub(crate) struct CarriedScalar {
-    /// The register that the graph reads.
+    /// Register that the graph reads.
     pub(crate) read: u32,
-    /// The register that the next iteration takes it from.
+    /// Register with the value for the next iteration.
     pub(crate) made: u32,
     pub(crate) elem: DataType,
-    /// A 1 for each axis.
+    /// Dimensions, all 1.
     pub(crate) dims: Dims,
 }

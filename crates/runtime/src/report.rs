@@ -1,51 +1,51 @@
-//! What compiling did, in numbers: noted on the way, for `explain`.
+//! Counts and times of a compilation, for `explain`.
 
 use std::time::{Duration, Instant};
 
 use sardonyx_passes::{Eliminated, Expansions, Upgrade};
 
-/// What compiling did to a model. Nodes are those of the main graph and of graphs in its nodes.
+/// Counts and times of a compilation. Nodes are those of the main graph and of inner graphs.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CompileReport {
-    /// Nodes of the file.
+    /// Number of nodes of the file.
     pub nodes: usize,
-    /// Calls of functions, and nodes of operators without a kernel, that became the body of their
-    /// function.
+    /// Calls of functions, and nodes of operators without a kernel, that were replaced by the body
+    /// of their function.
     pub expanded: Expansions,
-    /// Nodes that became another form of their operator, by operator.
+    /// Nodes that were replaced by another form of their operator, by operator.
     pub upgraded: Vec<Upgrade>,
-    /// Nodes that upgrading added.
+    /// Number of nodes that upgrading added.
     pub added: usize,
-    /// What went because something else is the same.
+    /// Duplicates that were eliminated.
     pub common: Eliminated,
-    /// Nodes whose outputs were computed ahead of time, or followed from types alone.
+    /// Number of nodes whose outputs were computed ahead of time, or inferred.
     pub folded: usize,
-    /// How many of these are `Constant` nodes, which only hold a value.
+    /// Number of folded nodes that are `Constant` nodes, which only hold a value.
     pub constant_nodes: usize,
     /// Bytes of the values of the other folded nodes.
     pub folded_bytes: usize,
-    /// Nodes that went because nothing reads what they make.
+    /// Number of nodes that were removed because their outputs have no readers.
     pub dead: usize,
-    /// Constants that kernels have packed, mostly weights. One that several kernels read, in graphs
-    /// of nodes too, counts once: they share what was packed.
+    /// Number of constants that kernels have packed, mostly weights. One that several kernels read,
+    /// in inner graphs too, counts once, as they share the packed form.
     pub packed: usize,
-    /// Bytes of these before they were packed.
+    /// Bytes of the packed constants before packing.
     pub packed_bytes: usize,
-    /// Constants that stay as they are for runs to read.
+    /// Number of constants that runs read unpacked.
     pub kept: usize,
-    /// Bytes of these.
+    /// Bytes of the constants that runs read unpacked.
     pub kept_bytes: usize,
-    /// Bytes that the session takes for what the file does not store: values computed ahead of time
-    /// that runs read, and packed forms of such values. They count for the memory limit.
+    /// Bytes of values that the file does not store: values computed ahead of time that runs read,
+    /// and packed forms of such values. They count towards the memory limit.
     pub made_bytes: usize,
-    /// How long each part took, in order: `resolve` (names, types at the file's versions,
-    /// functions), `upgrade`, `read` (constants), `cse` (types of the newest forms, equal nodes),
-    /// `fold`, `fuse`, `lower`, `rewrite`, `select` (kernels, packing).
+    /// Duration of each stage, in order: `resolve` (names, types at the file's versions,
+    /// functions), `upgrade`, `read` (constants), `cse` (types of the newest forms, common
+    /// subexpressions), `fold`, `fuse`, `lower`, `rewrite`, `select` (kernels, packing).
     pub took: Vec<(&'static str, Duration)>,
 }
 
-/// Notes how long parts take.
+/// Clock that records the duration of stages.
 pub(crate) struct Clock {
     last: Instant,
 }
@@ -55,7 +55,7 @@ impl Clock {
         Clock { last: Instant::now() }
     }
 
-    /// A part has ended.
+    /// Records the end of a stage.
     pub(crate) fn lap(&mut self, report: &mut CompileReport, part: &'static str) {
         let now = Instant::now();
         report.took.push((part, now - self.last));

@@ -1,7 +1,7 @@
-//! Rewrites: what may be decided about a [program](crate::program) before kernels are chosen.
+//! Rewrites: decisions about a [program](crate::program) before kernels are selected.
 //!
 //! Each has a name, can be left out, and only changes data. Fusions of graph patterns such as
-//! `Gelu` are in `sardonyx-passes`, because they speak operators of the standard.
+//! `Gelu` are in `sardonyx-passes`, because they are expressed in operators of the standard.
 
 pub(crate) mod channel_shuffle;
 pub(crate) mod dead;
@@ -12,6 +12,7 @@ mod min_cut;
 pub(crate) mod orders;
 pub(crate) mod pass_through;
 pub(crate) mod pointwise;
+#[cfg(feature = "training")]
 pub(crate) mod pool_gradient;
 pub(crate) mod residual_norm;
 pub(crate) mod scalars;
@@ -19,6 +20,7 @@ pub(crate) mod slopes;
 pub(crate) mod transposed_constant;
 pub(crate) mod transposed_product;
 pub(crate) mod update;
+#[cfg(feature = "training")]
 pub(crate) mod weight_gradient;
 
 use sardonyx_model::NodeId;
@@ -27,50 +29,50 @@ use smallvec::SmallVec;
 use crate::options::Optimization;
 use crate::program::{Op, Program, Slot, Step};
 
-/// A change of a program that changes nothing of what it computes, but for rounding.
+/// Change of a program that keeps its results, except for rounding.
 pub(crate) struct Rewrite {
-    /// In lower case, with hyphens.
+    /// Name in lower case, with hyphens.
     pub(crate) name: &'static str,
-    /// What it does, in a sentence.
+    /// Description in one sentence.
     pub(crate) about: &'static str,
-    /// The least optimization that it belongs to.
+    /// Lowest optimization level that enables it.
     pub(crate) from: Optimization,
     run: fn(&mut Program) -> Vec<Note>,
 }
 
-/// What a rewrite did, or nearly did, with two steps.
+/// Change, or near miss, of a rewrite with two steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// The nodes of the step that takes over, before it does.
+    /// Nodes of the step that absorbs the other, before the change.
     pub(crate) by: SmallVec<[NodeId; 1]>,
-    /// The nodes of the other step.
+    /// Nodes of the other step.
     pub(crate) nodes: SmallVec<[NodeId; 1]>,
-    /// Why nothing was done, if so.
+    /// Reason for a near miss.
     pub(crate) missed: Option<String>,
 }
 
 impl Note {
-    /// A step took over what another one did.
-    fn joined(by: &Step, step: &Step) -> Note {
+    /// Notes that a step absorbed another one.
+    fn fused(by: &Step, step: &Step) -> Note {
         Note { by: by.origins.clone(), nodes: step.origins.clone(), missed: None }
     }
 
-    /// A step does not take over what another one does.
-    fn missed(by: &Step, step: &Step, why: impl Into<String>) -> Note {
-        Note { missed: Some(why.into()), ..Note::joined(by, step) }
+    /// Notes that a step could not absorb another one.
+    fn near_miss(by: &Step, step: &Step, why: impl Into<String>) -> Note {
+        Note { missed: Some(why.into()), ..Note::fused(by, step) }
     }
 }
 
-/// The name of the program before any rewrite.
+/// Name of the program before any rewrite.
 pub(crate) const LOWERING: &str = "lowering";
 
-/// The names of all rewrites, in the order in which they run, and what each does.
+/// Yields the name and description of each rewrite, in order.
 pub fn rewrites() -> impl Iterator<Item = (&'static str, &'static str)> {
     REWRITES.iter().map(|rewrite| (rewrite.name, rewrite.about))
 }
 
-/// All of them, in the order in which they run.
-pub(crate) const REWRITES: [Rewrite; 16] = [
+/// All rewrites, in order.
+pub(crate) const REWRITES: &[Rewrite] = &[
     Rewrite {
         name: "pass-through",
         about: "Removes copies at the outputs of subgraphs.",
@@ -89,12 +91,14 @@ pub(crate) const REWRITES: [Rewrite; 16] = [
         from: Optimization::All,
         run: transposed_product::run,
     },
+    #[cfg(feature = "training")]
     Rewrite {
         name: "weight-gradient",
         about: "Computes the gradient of the weights of a convolution in one step.",
         from: Optimization::All,
         run: weight_gradient::run,
     },
+    #[cfg(feature = "training")]
     Rewrite {
         name: "pool-gradient",
         about: "Computes the gradient of a MaxPool in one step.",
@@ -170,12 +174,11 @@ pub(crate) const REWRITES: [Rewrite; 16] = [
 ];
 
 impl Rewrite {
-    /// Changes a program, those of inner graphs first. It is valid before and after: that is looked
-    /// at if it `verifies`.
+    /// Changes a program, inner graphs first. Verifies the program before and after if `verifies`.
     ///
     /// # Panics
     ///
-    /// If the rewrite broke the program, which is a mistake in this crate.
+    /// If the rewrite broke the program, which is a bug of this crate.
     pub(crate) fn apply(&self, program: &mut Program, verifies: bool) -> Vec<Note> {
         let mut notes = Vec::new();
         for step in &mut program.steps {
@@ -192,13 +195,12 @@ impl Rewrite {
     }
 }
 
-/// By slot: the steps that read it, once for each operand, and once a number beyond all for an
-/// output of the graph.
+/// Readers of each slot: steps, once for each operand, and a number beyond all steps for an output
+/// of the graph.
 pub(crate) struct Readers {
-    /// The readers of all slots, one slot after the other. A number of a step fits, as those of
-    /// nodes do.
+    /// Readers of all slots, grouped by slot. The number of a step fits, as those of nodes do.
     readers: Vec<u32>,
-    /// By slot: where its readers begin; at the end, where the last ones end.
+    /// Start of each slot's readers, then the end of the last.
     starts: Vec<u32>,
 }
 
@@ -206,7 +208,7 @@ impl Readers {
     pub(crate) fn new(program: &Program) -> Readers {
         let each = |see: &mut dyn FnMut(Slot, u32)| {
             for (index, step) in program.steps.iter().enumerate() {
-                step.op.each_operand(|slot| slot.into_iter().for_each(|s| see(s, index as u32)));
+                step.op.visit_operands(|slot| slot.into_iter().for_each(|s| see(s, index as u32)));
             }
             program.outputs.iter().for_each(|slot| see(*slot, u32::MAX));
         };
@@ -225,19 +227,19 @@ impl Readers {
         Readers { readers, starts }
     }
 
-    pub(crate) fn of(&self, slot: Slot) -> &[u32] {
+    pub(crate) fn readers(&self, slot: Slot) -> &[u32] {
         let [start, end] = [self.starts[slot.index()], self.starts[slot.index() + 1]];
         &self.readers[start as usize..end as usize]
     }
 
-    fn of_mut(&mut self, slot: Slot) -> &mut [u32] {
+    fn readers_mut(&mut self, slot: Slot) -> &mut [u32] {
         let [start, end] = [self.starts[slot.index()], self.starts[slot.index() + 1]];
         &mut self.readers[start as usize..end as usize]
     }
 
-    /// Says that a reader of a slot has another place now.
-    fn moved(&mut self, slot: Slot, from: usize, to: usize) {
-        for reader in self.of_mut(slot) {
+    /// Replaces the number of a reader of a slot.
+    fn replace(&mut self, slot: Slot, from: usize, to: usize) {
+        for reader in self.readers_mut(slot) {
             if *reader as usize == from {
                 *reader = to as u32;
             }
@@ -245,12 +247,12 @@ impl Readers {
     }
 }
 
-/// The steps of a program, to be taken out one by one.
-fn taken_apart(program: &mut Program) -> Vec<Option<Step>> {
+/// Takes the steps of a program, so that single ones can be removed.
+fn take_steps(program: &mut Program) -> Vec<Option<Step>> {
     std::mem::take(&mut program.steps).into_iter().map(Some).collect()
 }
 
-/// The opposite of [`taken_apart`].
-fn put_together(program: &mut Program, steps: Vec<Option<Step>>) {
+/// Puts the steps back that [`take_steps`] took.
+fn put_steps(program: &mut Program, steps: Vec<Option<Step>>) {
     program.steps = steps.into_iter().flatten().collect();
 }

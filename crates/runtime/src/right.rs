@@ -1,22 +1,23 @@
-//! Constant matrices as the right operands of products: packed once, in the form that their type
-//! and the precision ask for, and shared by sessions.
+//! Constant matrices as the right operands of products: packed once, in the form that type and
+//! precision decide, and shared between sessions.
+
+#[cfg(feature = "quantization")]
+mod bytes;
 
 use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
 
-use sardonyx_kernels::gemm::{
-    ByteMatrix, Bytes, Elements, LeMatrix, ManyRows, MatRef, PackedB, Storage,
-};
+use sardonyx_kernels::gemm::{Elements, LeMatrix, ManyRows, PackedB, Storage};
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_tensor::{DataType, Tensor};
 
 use crate::error::KernelError;
 use crate::kernel::Site;
-use crate::precision::{Precision, multiply_adds};
+use crate::precision::{Precision, count_multiply_adds};
 use crate::weights::{self, Form, Packed, Unpacked, Weight};
 
-/// A constant matrix as the right operand of products.
+/// Constant matrix as the right operand of products.
 pub(crate) struct Right<E: Elements = Storage> {
     pub(crate) depth: usize,
     pub(crate) cols: usize,
@@ -27,26 +28,26 @@ pub(crate) struct Right<E: Elements = Storage> {
 }
 
 impl<E: Elements> Right<E> {
-    /// The matrix, unless the session is only looked at.
+    /// Returns the packed matrix; fails if the session is only inspected.
     pub(crate) fn panels(&self) -> Result<&PackedB<E>, KernelError> {
-        self.shared().map(|panels| &**panels)
+        self.shared_panels().map(|panels| &**panels)
     }
 
-    /// The same, to be kept elsewhere.
-    pub(crate) fn shared(&self) -> Result<&Arc<PackedB<E>>, KernelError> {
+    /// Returns the packed matrix as a shared pointer.
+    pub(crate) fn shared_panels(&self) -> Result<&Arc<PackedB<E>>, KernelError> {
         self.panels.get()
     }
 }
 
 impl Site<'_> {
-    /// A constant matrix of floats, or its transpose, as the right operand of products. `None` if
-    /// the input is not such a matrix, for types that are not packed, and where there is no memory
-    /// for it.
+    /// Packs a constant matrix of floats, or its transpose, as the right operand of products.
+    /// `None` if the input is not such a matrix, for types without packed form, or without memory.
     pub(crate) fn pack_right(&self, index: usize, transposed: bool) -> Option<Right> {
         self.pack_matrix(&self.weight(index)?, transposed)
     }
 
-    /// The same for the transpose of some rows of a constant, whose rows lie along its last axis.
+    /// Packs the transpose of some rows of a constant like [`Site::pack_right`]; rows are along its
+    /// last axis.
     pub(crate) fn pack_right_of_rows(&self, index: usize, rows: Range<usize>) -> Option<Right> {
         let all = self.weight(index)?;
         let cols = *all.dims.last()?;
@@ -58,20 +59,20 @@ impl Site<'_> {
         let storage = storage(b.data_type)?;
         let [rows, cols] = *b.dims else { return None };
         let sizes = if transposed { [cols, rows] } else { [rows, cols] };
-        let is_small = multiply_adds(self.shape(0), sizes) <= self.exact_up_to;
+        let is_small = count_multiply_adds(self.shape(0), sizes) <= self.exact_up_to;
         let precision = if is_small { Precision::Exact } else { self.precision };
         let form = Form::Right { isa, precision, transposed };
         self.pack(b, form, storage, |constant, [rows, cols]| {
             let bytes_of = |rows: usize| rows.saturating_mul(cols.saturating_mul(storage.bytes()));
             let next_rows = |rows: Range<usize>| {
-                constant.next(bytes_of(rows.start)..bytes_of(rows.end));
+                constant.announce(bytes_of(rows.start)..bytes_of(rows.end));
             };
             let matrix = |bytes| LeMatrix::row_major(bytes, storage, rows, cols);
             let matrix = match (constant.fill(), transposed) {
                 (Some(fill), false) => LeMatrix::filled(fill, storage, rows, cols),
                 (Some(fill), true) => LeMatrix::filled(fill, storage, cols, rows),
-                (None, false) => matrix(constant.at_once()),
-                (None, true) => matrix(constant.in_order()).transposed().telling(&next_rows),
+                (None, false) => matrix(constant.read_all()),
+                (None, true) => matrix(constant.read_in_order()).transposed().telling(&next_rows),
             };
             Pool::to_its_end(|| match precision {
                 Precision::Exact => PackedB::from_le(isa, &matrix),
@@ -80,53 +81,7 @@ impl Site<'_> {
         })
     }
 
-    /// The same for a matrix of integers of 8 bits.
-    pub(crate) fn pack_right_of_bytes(
-        &self,
-        index: usize,
-        transposed: bool,
-    ) -> Option<Right<Bytes>> {
-        self.pack_bytes(&self.weight(index)?, transposed)
-    }
-
-    /// The same for the transposes of the rows of a constant, as many of them for each of some
-    /// groups. A row is all that an element of the first axis has.
-    pub(crate) fn pack_groups_of_bytes(
-        &self,
-        index: usize,
-        groups: usize,
-    ) -> Option<Vec<Right<Bytes>>> {
-        let all = self.weight(index)?;
-        let (rows, others) = all.dims.split_first()?;
-        let cols = others.iter().try_fold(1usize, |cols, size| cols.checked_mul(*size))?;
-        if groups == 0 || !rows.is_multiple_of(groups) {
-            return None;
-        }
-        let each = rows / groups;
-        let pack = |rows: &Weight<'_>| self.pack_bytes(rows, true);
-        let group = |group: usize| with_rows(&all, group * each..(group + 1) * each, cols, pack);
-        (0..groups).map(group).collect()
-    }
-
-    fn pack_bytes(&self, b: &Weight<'_>, transposed: bool) -> Option<Right<Bytes>> {
-        let isa = self.isa;
-        let signed = match b.data_type {
-            DataType::Int8 => true,
-            DataType::Uint8 => false,
-            _ => return None,
-        };
-        let form = Form::Right { isa, precision: Precision::Exact, transposed };
-        self.pack(b, form, Bytes::new(isa, signed), |constant, [rows, cols]| {
-            let bits = match constant.fill() {
-                Some(fill) => MatRef::new(fill, rows, cols, 0, 0),
-                None => MatRef::row_major(constant.at_once(), rows, cols),
-            };
-            let bits = if transposed { bits.transposed() } else { bits };
-            Pool::to_its_end(|| PackedB::from_bytes(isa, ByteMatrix { bits, signed }))
-        })
-    }
-
-    /// A constant matrix in a form, which `pack` makes of it and its dimensions.
+    /// Packs a constant matrix in a form; `pack` receives its elements and dimensions.
     fn pack<E: Elements>(
         &self,
         b: &Weight<'_>,
@@ -147,7 +102,7 @@ impl Site<'_> {
     }
 }
 
-/// Some rows of a constant as a matrix. Rows have `cols` elements, however many axes these are.
+/// Passes some rows of a constant to `f`, as a matrix with `cols` columns.
 fn with_rows<R>(
     all: &Weight<'_>,
     rows: Range<usize>,
@@ -169,7 +124,7 @@ fn with_rows<R>(
     f(&Weight { dims: &dims, elements, ..*all })
 }
 
-/// How elements of a type lie in packed matrices; `None` for types that are not packed.
+/// Returns the storage of a type in packed matrices; `None` for types without packed form.
 fn storage(elem: DataType) -> Option<Storage> {
     match elem {
         DataType::Float => Some(Storage::F32),
@@ -179,14 +134,14 @@ fn storage(elem: DataType) -> Option<Storage> {
     }
 }
 
-/// A product's right operand, for those who look at a session.
+/// Describes a product's right operand, for profiles and `explain`.
 pub(crate) fn describe_right(packed: Option<&Right>) -> &'static str {
     let Some(right) = packed else {
         return "plain B";
     };
     let (storage, many_rows) = match right.panels.get() {
         Ok(packed) => (packed.storage(), packed.many_rows()),
-        // Which 16 bits only the elements tell.
+        // The kind of 16-bit float depends on the elements.
         Err(_) => match (right.elements, right.precision) {
             (Storage::F32, Precision::Fast) if right.isa != Isa::Portable => {
                 return "packed B in 16 bits";

@@ -1,4 +1,4 @@
-//! The walk over the steps of a program, in the order and in the places that a schedule says.
+//! Execution of the steps of a program, in the order and with the operands of a schedule.
 
 mod batches;
 mod iteration_plans;
@@ -19,8 +19,8 @@ use smallvec::SmallVec;
 
 use crate::account::Account;
 use crate::error::{KernelError, RunError};
-use crate::executable::{Body, Executable, Step, Work};
-use crate::inputs::Closed;
+use crate::executable::{Body, Executable, Region, Step, Work};
+use crate::inputs::ExcludedBranch;
 use crate::kernel::{Call, Kernel, Operand, Target};
 use crate::memory::{Held, Memory, Planned};
 use crate::node_error::{NodeError, NodeInput};
@@ -51,44 +51,51 @@ impl StepEvent {
     }
 }
 
-/// One run.
+/// Step that runs inner graphs in place of a kernel.
+#[derive(Clone, Copy)]
+struct RegionStep<'r> {
+    step: &'r Step,
+    region: &'r Region,
+}
+
+/// State shared by all steps of a run.
 pub(crate) struct Run<'r> {
     pub(crate) executable: &'r Executable,
     pub(crate) exec: Exec<'r>,
-    /// Where random numbers come from.
+    /// Source of random numbers.
     pub(crate) random: Randomness,
-    /// Where memory for outputs comes from that have no place in the plan.
+    /// Source of memory for outputs without a place in the plan.
     pub(crate) recycler: &'r Arc<Recycler>,
-    /// What is charged for memory before it is taken.
+    /// Account that is charged before memory is allocated.
     pub(crate) account: &'r Account,
-    /// What may end it early.
+    /// Limits that may cancel the run.
     pub(crate) limits: Limits<'r>,
-    /// By number of a step: what its iterations have planned in all runs.
+    /// Plans of iterations from all runs, by number of a step.
     pub(crate) iteration_plans: &'r [IterationPlans],
-    /// Branches that do not fit what is given.
-    pub(crate) closed: &'r [Closed<'r>],
+    /// Branches excluded by the sizes of the inputs.
+    pub(crate) closed: &'r [ExcludedBranch<'r>],
     pub(crate) progress: &'r Progress,
 }
 
 /// Progress of a run, for the report of a panic.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// The node of the step that began last.
+    /// Node of the step that started last.
     pub(crate) node: Cell<Option<NodeId>>,
-    /// Whether steps have begun to write over old values of state.
+    /// Whether steps have begun to overwrite old values of state.
     pub(crate) has_written: Cell<bool>,
 }
 
-/// Who is told of steps that have run.
+/// Observer of steps that have run.
 pub(crate) struct Watch<'w> {
     began: Instant,
-    /// What the steps of inner graphs have taken since the step around them began.
+    /// Time taken by the steps of inner graphs since the enclosing step began.
     inside: Duration,
     tell: &'w mut dyn FnMut(StepEvent),
 }
 
 impl<'w> Watch<'w> {
-    /// From now on.
+    /// Watches a run that begins now.
     pub(crate) fn new(tell: &'w mut dyn FnMut(StepEvent)) -> Watch<'w> {
         Watch::from_start(Instant::now(), tell)
     }
@@ -108,7 +115,7 @@ impl<'w> Watch<'w> {
         (self.tell)(event);
     }
 
-    /// Runs a step and tells of it.
+    /// Runs a step and reports it.
     pub(crate) fn step<R>(
         watch: &mut Option<Watch<'_>>,
         step: usize,
@@ -130,19 +137,19 @@ impl<'w> Watch<'w> {
     }
 }
 
-/// The memory that a program runs in.
+/// Memory that a program runs in.
 struct Room<'m, 'h> {
     arena: &'m mut Arena,
-    /// For inner graphs.
+    /// Memory of inner graphs.
     inner: &'m mut Option<Box<Memory>>,
     held: &'m mut [Held<'h>],
 }
 
-/// Why a step fails.
+/// Failure of a step.
 enum Failed {
-    /// The step itself cannot do it.
+    /// The step itself failed.
     Here(String),
-    /// A step of an inner graph, or the run is to end.
+    /// A step of an inner graph failed, or the run is cancelled.
     Inside(RunError),
 }
 
@@ -180,20 +187,22 @@ impl Run<'_> {
         held: &mut [Held<'_>],
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), RunError> {
-        // Steps look before they begin.
-        if let (true, Some(reason)) = (planned.schedule.steps.is_empty(), self.limits.reached()) {
+        // Steps check the limits before they start.
+        if let (true, Some(reason)) = (planned.schedule.steps.is_empty(), self.limits.find_reason())
+        {
             let stopped = Stopped::new(reason, &self.executable.resolved, None);
             return Err(RunError::Stopped(Box::new(stopped)));
         }
         let mut inner = memory.inner.take();
         let arena = memory.arena(planned)?;
-        let walked = self.walk(body, planned, &mut Room { arena, inner: &mut inner, held }, watch);
+        let walked =
+            self.run_steps(body, planned, &mut Room { arena, inner: &mut inner, held }, watch);
         memory.inner = inner;
         walked
     }
 
     /// Runs the steps of a program.
-    fn walk(
+    fn run_steps(
         &self,
         body: &Body,
         planned: &Planned,
@@ -203,13 +212,13 @@ impl Run<'_> {
         let schedule = &planned.schedule;
         for scheduled in &schedule.steps {
             let step = &body.steps[scheduled.step];
-            if let Some(reason) = self.limits.reached() {
-                return Err(self.stopped(reason, step, None));
+            if let Some(reason) = self.limits.find_reason() {
+                return Err(self.make_stop_error(reason, step, None));
             }
             let ran = Watch::step(watch, step.number, |watch| {
                 self.run_step(body, planned, room, scheduled, watch)
             });
-            ran.map_err(|failed| self.failed(body, planned, room.held, scheduled, failed))?;
+            ran.map_err(|failed| self.make_error(body, planned, room.held, scheduled, failed))?;
             for place in schedule.dead(scheduled) {
                 let place = &mut room.held[*place as usize];
                 if let Held::Value(_, bytes) = *place {
@@ -221,25 +230,33 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether limits let a run go on after its last step.
+    /// Whether the limits allow a run to continue after its last step.
     pub(crate) fn check_limits(&self, body: &Body, schedule: &Schedule) -> Result<(), RunError> {
-        match (self.limits.reached(), schedule.steps.last()) {
-            (Some(reason), Some(last)) => Err(self.stopped(reason, &body.steps[last.step], None)),
+        match (self.limits.find_reason(), schedule.steps.last()) {
+            (Some(reason), Some(last)) => {
+                Err(self.make_stop_error(reason, &body.steps[last.step], None))
+            }
             _ => Ok(()),
         }
     }
 
-    /// The end of a run before or within a step, or before one of its iterations.
+    /// Makes the error of a run that is cancelled before or within a step, or before one of its
+    /// iterations.
     #[cold]
-    fn stopped(&self, reason: StopReason, step: &Step, next_iteration: Option<usize>) -> RunError {
+    fn make_stop_error(
+        &self,
+        reason: StopReason,
+        step: &Step,
+        next_iteration: Option<usize>,
+    ) -> RunError {
         let mut stopped = Stopped::new(reason, &self.executable.resolved, Some(step.origins[0]));
         stopped.next_iteration = next_iteration;
         RunError::Stopped(Box::new(stopped))
     }
 
-    /// Why the run ends with a step.
+    /// Makes the error of a run that a step ends.
     #[cold]
-    fn failed(
+    fn make_error(
         &self,
         body: &Body,
         planned: &Planned,
@@ -271,13 +288,13 @@ impl Run<'_> {
         let Room { arena, inner, held } = room;
         let account = self.account;
         self.progress.node.set(Some(body.steps[scheduled.step].origins[0]));
-        // Most steps take nothing, and what is not there need not be moved.
+        // Most steps take no inputs, and an absent list need not be moved.
         let mut given = scheduled.takes.then(|| {
             let mut given: SmallVec<[Value; 1]> = SmallVec::new();
             self.take_sources(planned.schedule.sources(scheduled), held, &mut given);
             given.into_iter()
         });
-        let taken = account.taken();
+        let taken = account.charged_bytes();
         let (plan, schedule) = (&planned.plan, &planned.schedule);
         let step = &body.steps[scheduled.step];
         let goals = schedule.goals(scheduled);
@@ -289,7 +306,7 @@ impl Run<'_> {
             lend(goals, held, &mut lent);
         }
         let mut made: SmallVec<[(u32, Value); 4]> = SmallVec::new();
-        // A call has two kilobytes: it ends with a block, as a call of `drop` would copy it.
+        // A call has two kilobytes: ends it with a block, as a call of `drop` would copy it.
         {
             let mut call = Call {
                 operands: SmallVec::new(),
@@ -331,7 +348,7 @@ impl Run<'_> {
                 };
                 call.targets.push(match (&plan.types[slot.index()], bytes) {
                     (Some((data_type, dims)), Some(bytes)) => {
-                        let laid = plan.laid(*slot);
+                        let laid = plan.output_layout(*slot);
                         Target::Planned { data_type: *data_type, dims, bytes, laid }
                     }
                     _ => Target::Owned(None),
@@ -341,7 +358,8 @@ impl Run<'_> {
                 Work::Kernel(kernel) => self.kernel(step, &**kernel, &mut call)?,
                 Work::Region(region) => {
                     let planned = planned.inner(scheduled.step);
-                    self.region((step, region), planned, inner, &mut call, watch)?;
+                    let at = RegionStep { step, region };
+                    self.run_region(at, planned, inner, &mut call, watch)?;
                 }
             }
             if !makes_values {
@@ -369,16 +387,16 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Runs the kernel of a step, in the middle of which the run may end.
+    /// Runs the kernel of a step, during which the run may be cancelled.
     #[inline]
     fn kernel(&self, step: &Step, kernel: &dyn Kernel, call: &mut Call<'_>) -> Result<(), Failed> {
-        // Regions that ask nothing do not end.
+        // Without limits, parallel regions are not cancelled.
         if !self.limits.may_end() {
             return Ok(kernel.run(call)?);
         }
         let reached = Cell::new(None);
         let ends = || {
-            reached.set(self.limits.reached());
+            reached.set(self.limits.find_reason());
             reached.get().is_some()
         };
         match Pool::until(&ends, || kernel.run(call)) {
@@ -386,13 +404,13 @@ impl Run<'_> {
             Err(KernelError::Failed(what)) => Err(Failed::Here(what)),
             Err(KernelError::Ended(_)) => {
                 let reason = reached.get().unwrap_or(StopReason::Flag);
-                Err(Failed::Inside(self.stopped(reason, step, None)))
+                Err(Failed::Inside(self.make_stop_error(reason, step, None)))
             }
         }
     }
 
-    /// Takes what a step may have out of what the run holds, in order. What the run does not own
-    /// stays.
+    /// Moves owned inputs that a step takes over out of the held values, in order. Other values
+    /// stay.
     fn take_sources(
         &self,
         sources: &[Source],
@@ -412,10 +430,10 @@ impl Run<'_> {
     }
 }
 
-/// Memory of the caller that has left its place while a step writes it.
+/// Memory of the caller, removed from the held values while a step writes it.
 type Lent<'a> = SmallVec<[(u32, &'a mut [u8]); 4]>;
 
-/// Takes the memory of the caller that a step writes.
+/// Removes the memory of the caller that a step writes from the held values.
 fn lend<'a>(goals: &[Goal], held: &mut [Held<'a>], lent: &mut Lent<'a>) {
     for goal in goals {
         if let Goal::Held(place, _) = goal
@@ -429,7 +447,8 @@ fn lend<'a>(goals: &[Goal], held: &mut [Held<'a>], lent: &mut Lent<'a>) {
 }
 
 impl Executable {
-    /// A step that fails. `held` is the type of an input by position that no plan knows.
+    /// Makes the error of a failed step. `held` returns the type of an input that the plan does not
+    /// know.
     pub(crate) fn failure(
         &self,
         body: &Body,
@@ -442,9 +461,9 @@ impl Executable {
         let inputs = step.inputs.iter().enumerate().map(|(position, slot)| {
             let slot = slot.or_else(|| packed(position).map(|(_, slot)| *slot))?;
             let info = &body.slots[slot.index()];
-            let known = info.fixed().or_else(|| plan.types[slot.index()].clone());
+            let known = info.constant_type().or_else(|| plan.types[slot.index()].clone());
             let known = known.map(|(elem, dims)| Type::tensor(elem, dims));
-            // What the step took for itself is not held any more.
+            // An input that the step took over is not held any more.
             let inferred = || self.inference.ty(info.value).cloned();
             let ty = known.or_else(|| held(position)).or_else(inferred);
             Some(NodeInput { name: self.resolved.name_of(info.value), ty })
@@ -456,8 +475,8 @@ impl Executable {
 }
 
 impl Body {
-    /// What a step reads: bytes of the arena, a constant, or a held value; each under the slot's
-    /// own dimensions.
+    /// Returns an operand of a step: bytes of the arena, a constant, or a held value, with the
+    /// dimensions of its slot.
     #[inline]
     pub(crate) fn operand<'c>(
         &'c self,

@@ -1,4 +1,4 @@
-//! Loops whose graph is one step of functions of scalars: which register is what.
+//! Assignment of registers for loops whose graph is one step of scalar functions.
 
 use sardonyx_passes::Inference;
 use sardonyx_tensor::{DataType, Dims};
@@ -7,9 +7,9 @@ use crate::executable::{Body, SlotInfo, Step};
 use crate::program::{RegionKind, Slot, single};
 use crate::registers::{CarriedScalar, Made, ScalarCode, ScalarIterations, has_registers, word_of};
 
-/// The registers of a loop, if its graph is one step of functions of scalars and everything
-/// that it carries or stacks is one element.
-pub(crate) fn scalar_iterations(
+/// Assigns the registers of a loop, if its graph is one step of scalar functions, and all carried
+/// and stacked values are single elements.
+pub(crate) fn assign_registers(
     kind: &RegionKind,
     body: &Body,
     inference: &Inference,
@@ -21,7 +21,7 @@ pub(crate) fn scalar_iterations(
         Finding { body, inference, step, code: step.scalars()?, more: 0, constants: Vec::new() };
     let mut inputs = Vec::with_capacity(body.inputs.len());
     for (index, slot) in body.inputs.iter().enumerate() {
-        // What is carried has a register also if the graph does not read it.
+        // A carried value has a register even if the graph does not read it.
         let is_carried = (2..2 + carried.len()).contains(&index);
         inputs.push(finding.input(*slot, is_carried));
     }
@@ -32,14 +32,14 @@ pub(crate) fn scalar_iterations(
             captured.push((index, register, finding.single(*slot)?.0));
         }
     }
-    let goes_on = finding.made(body.outputs[0], &inputs)?;
+    let goes_on = finding.output(body.outputs[0], &inputs)?;
     if goes_on.elem != DataType::Bool {
         return None;
     }
     let mut moving = Vec::with_capacity(carried.len());
     for index in 0..carried.len() {
         let (slot, made) =
-            (body.inputs[2 + index], finding.made(body.outputs[1 + index], &inputs)?);
+            (body.inputs[2 + index], finding.output(body.outputs[1 + index], &inputs)?);
         let read = inputs[2 + index]?;
         if let Some(slot) = slot {
             let (elem, dims) = finding.single(slot)?;
@@ -50,7 +50,7 @@ pub(crate) fn scalar_iterations(
         moving.push(CarriedScalar { read, made: made.register, elem: made.elem, dims: made.dims });
     }
     let stacked = body.outputs[1 + carried.len()..].iter();
-    let stacked = stacked.map(|slot| finding.made(*slot, &inputs)).collect::<Option<_>>()?;
+    let stacked = stacked.map(|slot| finding.output(*slot, &inputs)).collect::<Option<_>>()?;
     Some(ScalarIterations {
         more: finding.more,
         number: inputs[0],
@@ -63,7 +63,7 @@ pub(crate) fn scalar_iterations(
     })
 }
 
-/// What is found on the way to registers.
+/// State of the assignment.
 struct Finding<'b> {
     body: &'b Body,
     inference: &'b Inference,
@@ -74,7 +74,7 @@ struct Finding<'b> {
 }
 
 impl Finding<'_> {
-    /// The register in which the code reads a slot.
+    /// Returns the register in which the code reads a slot.
     fn read(&self, slot: Slot) -> Option<u32> {
         let position = self.step.inputs.iter().position(|read| *read == Some(slot))?;
         Some(position as u32)
@@ -85,14 +85,14 @@ impl Finding<'_> {
         (self.code.types().len() + self.more - 1) as u32
     }
 
-    /// The register of an input of the graph.
+    /// Returns the register of an input of the graph.
     fn input(&mut self, slot: Option<Slot>, is_carried: bool) -> Option<u32> {
         let is_given = slot.is_some_and(|slot| self.body.outputs.contains(&slot));
         let read = slot.and_then(|slot| self.read(slot));
         read.or_else(|| (is_carried || is_given).then(|| self.another()))
     }
 
-    /// Type and dimensions of a slot of one element.
+    /// Returns type and dimensions of a slot of one element.
     fn single(&self, slot: Slot) -> Option<(DataType, Dims)> {
         let (elem, rank) = single(self.inference.ty(self.slot(slot).value)?)?;
         has_registers(elem).then(|| (elem, Dims::from_elem(1, rank)))
@@ -102,8 +102,8 @@ impl Finding<'_> {
         &self.body.slots[slot.index()]
     }
 
-    /// The register of an output of the graph.
-    fn made(&mut self, slot: Slot, inputs: &[Option<u32>]) -> Option<Made> {
+    /// Returns the register of an output of the graph.
+    fn output(&mut self, slot: Slot, inputs: &[Option<u32>]) -> Option<Made> {
         let is = |other: &Option<Slot>| *other == Some(slot);
         if let Some(at) = self.step.outputs.iter().position(is) {
             return self.code.outputs().get(at).cloned();

@@ -1,8 +1,8 @@
-//! The steps of a run, with everything decided that the sizes of the inputs decide.
+//! Schedules: the steps of a run, with all decisions that depend on the sizes of the inputs.
 //!
-//! A plan says where values lie, by slot. A schedule says the same by step, in the order in which a
-//! run needs it: which ranges of the arena a step reads and writes, and which values it finds among
-//! those that the run holds. All lists are flat, so that a run walks them front to back.
+//! A plan holds places of values by slot. A schedule holds them by step, in the order of a run: the
+//! ranges of the arena that a step reads and writes, and its operands among the held values. All
+//! lists are flat, so that a run reads them front to back.
 
 use std::ops::Range;
 
@@ -10,29 +10,29 @@ use crate::executable::{Body, Step};
 use crate::plan::{Place, Plan};
 use crate::program::Slot;
 
-/// What a run does.
+/// Steps of a run with their operands.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
     pub(crate) steps: Vec<Scheduled>,
     sources: Vec<Source>,
     goals: Vec<Goal>,
-    /// Of the arena.
+    /// Ranges of the arena.
     ranges: Vec<Range<usize>>,
     dead: Vec<u32>,
-    /// How many values are held outside of the arena and the constants.
+    /// Number of held values, which are outside of the arena and the constants.
     pub(crate) held: usize,
-    /// By input of the model: among the held values; `None` if nobody reads it.
+    /// Held value of each input of the model; `None` without a reader.
     pub(crate) inputs: Vec<Option<u32>>,
-    /// Sources of the model's outputs, then of the values that are kept until the end.
+    /// Sources of the model's outputs, then of the values kept for the commit program.
     pub(crate) outputs: Vec<Source>,
 }
 
-/// A step that runs.
+/// Step that runs.
 #[derive(Debug)]
 pub(crate) struct Scheduled {
-    /// Its number in the body.
+    /// Index of the step in the body.
     pub(crate) step: usize,
-    /// The input whose memory the first output takes over.
+    /// Input whose memory the first output reuses.
     pub(crate) over: Option<usize>,
     /// Whether one of its sources is [`Source::Taken`].
     pub(crate) takes: bool,
@@ -43,27 +43,27 @@ pub(crate) struct Scheduled {
     dead: Range<u32>,
 }
 
-/// Where an input of a step is.
+/// Place of an operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// Left out.
+    /// Omitted.
     Absent,
-    /// Where the first output will be.
+    /// The memory of the first output.
     InPlace,
-    /// Where the first output will have it as a part.
+    /// A part of the first output.
     There(Slot),
-    /// The next of the ranges that the step reads.
+    /// The next range that the step reads.
     Arena(Slot),
-    /// The constant of a slot, or what another slot is of it.
+    /// The constant of slot `root`, or its view `slot`.
     Constant { root: Slot, slot: Slot },
-    /// The held value of a slot, or what another slot is of it.
+    /// The held value of slot `root`, or its view `slot`.
     Held { place: u32, root: Slot, slot: Slot },
-    /// The held value of a slot, which nothing reads later: the kernel may have it.
+    /// The held value of a slot, without later readers: the kernel may take it over.
     Taken { place: u32, slot: Slot },
 }
 
 impl Source {
-    /// Number of the held value that it is, or is a part of, and stays.
+    /// Returns the index of the held value that the operand is, or views, unless it is taken over.
     pub(crate) fn held_place(&self) -> Option<u32> {
         match self {
             Source::Held { place, .. } => Some(*place),
@@ -72,19 +72,19 @@ impl Source {
     }
 }
 
-/// Where an output of a step goes.
+/// Destination of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// Nobody wants it, or it lies in the input already.
+    /// Without a reader, or already in its place.
     Absent,
-    /// Into the next of the ranges that the step writes.
+    /// The next range that the step writes.
     Arena(Slot),
-    /// Among the held values.
+    /// A held value.
     Held(u32, Slot),
 }
 
 impl Schedule {
-    /// The steps of `body` in the places of `plan`.
+    /// Schedules the steps of `body` with the places of `plan`.
     pub(crate) fn new(body: &Body, plan: &Plan) -> Schedule {
         let mut held: Vec<Option<u32>> = vec![None; body.slots.len()];
         let mut schedule = Schedule::default();
@@ -108,7 +108,7 @@ impl Schedule {
                     Some(slot) => match schedule.source(&mut held, plan, slot) {
                         Source::Held { place, root, .. }
                             if root == slot
-                                && may_take(step, position, plan.last_use.of(index)) =>
+                                && may_take(step, position, plan.last_use.slots(index)) =>
                         {
                             takes = true;
                             Source::Taken { place, slot }
@@ -134,7 +134,7 @@ impl Schedule {
                 };
                 schedule.goals.push(goal);
             }
-            let dead = plan.last_use.of(index).iter();
+            let dead = plan.last_use.slots(index).iter();
             schedule.dead.extend(dead.filter_map(|slot| held[slot.index()]));
             let last = schedule.ends();
             schedule.steps.push(Scheduled {
@@ -161,17 +161,17 @@ impl Schedule {
         part(&self.goals, &step.goals)
     }
 
-    /// The ranges of the arena that a step reads, by input that lies there.
+    /// Returns the ranges of the arena that a step reads, in the order of its inputs.
     pub(crate) fn reads(&self, step: &Scheduled) -> &[Range<usize>] {
         part(&self.ranges, &step.reads)
     }
 
-    /// The ranges of the arena that a step writes, by output that lies there.
+    /// Returns the ranges of the arena that a step writes, in the order of its outputs.
     pub(crate) fn writes(&self, step: &Scheduled) -> &[Range<usize>] {
         part(&self.ranges, &step.writes)
     }
 
-    /// The held values that nobody reads after a step.
+    /// Returns the held values whose last reader is a step.
     pub(crate) fn dead(&self, step: &Scheduled) -> &[u32] {
         part(&self.dead, &step.dead)
     }
@@ -196,8 +196,8 @@ impl Schedule {
     }
 
     fn ends(&self) -> Ends {
-        // Slots have numbers of 32 bits, and no list is longer than all inputs and outputs of a
-        // model together.
+        // Slots have 32-bit numbers, and no list is longer than all inputs and outputs of a model
+        // together.
         Ends {
             sources: self.sources.len() as u32,
             goals: self.goals.len() as u32,
@@ -207,8 +207,8 @@ impl Schedule {
     }
 }
 
-/// Whether a step may have the value that it reads at a position: it wants it, reads it once, and
-/// is the last that does.
+/// Whether a step may take over an operand: its kernel accepts that, reads it once, and is its last
+/// reader.
 fn may_take(step: &Step, position: usize, dying: &[Slot]) -> bool {
     let slot = step.inputs[position];
     step.rules.takes.contains(position)
@@ -216,7 +216,7 @@ fn may_take(step: &Step, position: usize, dying: &[Slot]) -> bool {
         && step.inputs.iter().filter(|other| **other == slot).count() == 1
 }
 
-/// How long the lists are.
+/// Lengths of the lists.
 struct Ends {
     sources: u32,
     goals: u32,

@@ -1,8 +1,8 @@
-//! Memory for the time of a call of a kernel.
+//! Scratch memory of kernel calls.
 //!
-//! A thread keeps the pieces that its calls have used: in the iterations of a loop, to ask the
-//! system for a small piece of memory and to give it back takes longer than what is done in it.
-//! What is kept is bounded, and goes with the thread.
+//! A thread keeps the blocks that its calls have used: within the iterations of a loop, allocating
+//! and freeing a small block would take longer than the work on it. The kept memory is bounded, and
+//! is freed with the thread.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -11,20 +11,20 @@ use std::ops::{Deref, DerefMut};
 use bytemuck::Pod;
 use sardonyx_tensor::{AlignedBytes, TensorError};
 
-/// Limit: most bytes that a thread keeps: as many as a cache of a core has, so that clearing a
-/// piece that was kept takes less time than the pages of a new one would.
+/// Limit: bytes that a thread keeps, about a core's cache, so that clearing a kept block takes less
+/// time than the page faults of a new one.
 const MOST_BYTES: usize = 2 << 20;
-/// Limit: most pieces that a thread keeps.
+/// Limit: blocks that a thread keeps.
 const MOST_PIECES: usize = 16;
 
 thread_local! {
-    /// The piece that was used last is the last one.
+    /// Kept blocks, the last used one last.
     static FREE: RefCell<Vec<AlignedBytes>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Elements for the time of a call.
 pub(crate) struct Scratch<T> {
-    /// `None` only while dropping.
+    /// `None` only during drop.
     bytes: Option<AlignedBytes>,
     len: usize,
     /// Whether an earlier call has used the memory.
@@ -32,21 +32,21 @@ pub(crate) struct Scratch<T> {
     elements: PhantomData<T>,
 }
 
-/// Elements that a kernel is given, or a form of them that it has made for the time of the call.
+/// Elements borrowed from an operand, or converted for the time of the call.
 pub(crate) enum Contents<'a, T> {
     Borrowed(&'a [T]),
     Made(Scratch<T>),
 }
 
 impl<T: Pod> Scratch<T> {
-    /// Takes elements that are all zero.
+    /// Allocates zeros.
     ///
     /// # Errors
     ///
     /// If memory is refused.
     pub(crate) fn zeros(len: usize) -> Result<Scratch<T>, TensorError> {
-        let mut scratch = Scratch::any(len)?;
-        // Memory that no call has used before is clear.
+        let mut scratch = Scratch::uninit(len)?;
+        // A new block is zero.
         if scratch.is_used {
             let wanted = len * size_of::<T>();
             scratch.bytes.iter_mut().for_each(|bytes| bytes[..wanted].fill(0));
@@ -54,19 +54,19 @@ impl<T: Pod> Scratch<T> {
         Ok(scratch)
     }
 
-    /// Takes elements of any values, for loops that write them before they read them: clearing 1 MB
-    /// takes 0.1 ms on the one thread that does it.
+    /// Allocates elements of undefined content, for loops that write them before they read them:
+    /// clearing 1 MB takes 0.1 ms on the one thread that does it.
     ///
     /// # Errors
     ///
     /// If memory is refused.
-    pub(crate) fn any(len: usize) -> Result<Scratch<T>, TensorError> {
+    pub(crate) fn uninit(len: usize) -> Result<Scratch<T>, TensorError> {
         let wanted = len.saturating_mul(size_of::<T>());
-        let used = kept(wanted);
+        let used = take_kept(wanted);
         let is_used = used.is_some();
         let bytes = match used {
             Some(bytes) => bytes,
-            // Room for a size that grows with every iteration.
+            // Reserves for a size that grows with every iteration.
             None if wanted <= MOST_BYTES => {
                 AlignedBytes::zeroed((wanted + wanted / 8).next_multiple_of(64))?
             }
@@ -76,9 +76,9 @@ impl<T: Pod> Scratch<T> {
     }
 }
 
-/// The smallest piece that a thread has kept and that is large enough. Not one that is much larger,
-/// so that a few elements do not hold the piece that a later call wants.
-fn kept(wanted: usize) -> Option<AlignedBytes> {
+/// Takes the smallest kept block that is large enough. Skips much larger ones, so that a few
+/// elements do not occupy a block that a later call needs.
+fn take_kept(wanted: usize) -> Option<AlignedBytes> {
     let sizes = wanted..=wanted.saturating_mul(2).saturating_add(4096);
     FREE.with_borrow_mut(|free| {
         let fits = (0..free.len()).filter(|index| sizes.contains(&free[*index].len()));
@@ -113,7 +113,7 @@ impl<T> Drop for Scratch<T> {
         let _ = FREE.try_with(|free| {
             let mut free = free.borrow_mut();
             let mut all = bytes.len() + free.iter().map(|piece| piece.len()).sum::<usize>();
-            // What was not used for longest goes.
+            // Evicts the least recently used blocks.
             while all > MOST_BYTES || free.len() >= MOST_PIECES {
                 all -= free.remove(0).len();
             }
@@ -163,7 +163,7 @@ mod tests {
         let mut first = Scratch::<u8>::zeros(100).unwrap();
         first.fill(7);
         drop(first);
-        assert!(Scratch::<u8>::any(100).unwrap().iter().all(|x| *x == 7));
+        assert!(Scratch::<u8>::uninit(100).unwrap().iter().all(|x| *x == 7));
         assert!(Scratch::<u8>::zeros(100).unwrap().iter().all(|x| *x == 0));
     }
 

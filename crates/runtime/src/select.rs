@@ -13,13 +13,13 @@ use smallvec::SmallVec;
 use crate::constants::Constants;
 use crate::error::{BindError, CompileError};
 use crate::executable::{Body, Capture, Commit, Region, SlotInfo, Step, Work};
-use crate::kernel::{Inputs, MemoryRules, Selected};
-use crate::lower::{Lowering, malformed};
+use crate::kernel::{Inputs, MemoryRules, Selected, SiteOrders};
+use crate::lower::{Lowering, refuse_node};
 use crate::make::Maker;
 use crate::program::{self, Constant, Op, Order, Program, RegionKind, Slot, Value};
 use crate::report::CompileReport;
-use crate::scalar_iterations::scalar_iterations;
-use crate::sizes::sized;
+use crate::scalar_iterations::assign_registers;
+use crate::sizes::elem_and_dims;
 use crate::unsupported::Unsupported;
 
 /// Chooses the kernels.
@@ -86,7 +86,7 @@ fn no_memory(error: TensorError) -> CompileError {
 /// The values that a step reads.
 fn values_of(values: &[Value], step: &program::Step) -> SmallVec<[ValueId; 6]> {
     let mut read = SmallVec::new();
-    step.op.each_operand(|slot| read.extend(slot.map(|slot| values[slot.index()].value)));
+    step.op.visit_operands(|slot| read.extend(slot.map(|slot| values[slot.index()].value)));
     read
 }
 
@@ -124,7 +124,7 @@ impl Selecting<'_, '_> {
             self.constants.leave_file(id).map_err(no_memory)?;
         }
         let constant = match how {
-            Used::AsElements if !looks => self.constants.aligned(id).map_err(no_memory)?,
+            Used::AsElements if !looks => self.constants.get_aligned(id).map_err(no_memory)?,
             _ => self.constants.get(id),
         };
         // What is only looked at has an outline, which needs no file.
@@ -150,7 +150,7 @@ impl Selecting<'_, '_> {
             }
             selected.extend(self.step(&values, step)?);
             let Selecting { constants, is_used, .. } = self;
-            constants.done_with(&operands, account, |value| is_used[value.index()]);
+            constants.release(&operands, account, |value| is_used[value.index()]);
         }
         for slot in &outputs {
             self.is_used[values[slot.index()].value.index()] = true;
@@ -201,7 +201,7 @@ impl Selecting<'_, '_> {
     fn commit(&mut self, commit: program::Commit) -> Result<Commit, CompileError> {
         let captures = commit.captures.iter().zip(&commit.program.values);
         let captures = captures.filter_map(|(output, value)| {
-            let (elem, dims) = sized(value.ty.as_ref()?)?;
+            let (elem, dims) = elem_and_dims(value.ty.as_ref()?)?;
             Some(Capture { output: *output, elem, dims })
         });
         let captures = captures.collect();
@@ -228,11 +228,12 @@ impl Selecting<'_, '_> {
                 RegionKind::Scan { lengths: Some(_), .. } => 0..0,
                 _ => first..first + region.kind.carried_count(),
             };
-            let rules = MemoryRules { takes: Inputs::range(carried), ..MemoryRules::default() };
+            let rules =
+                MemoryRules { takes: Inputs::from_range(carried), ..MemoryRules::default() };
             let bodies = region.bodies.into_iter().map(|body| self.program(body));
             let bodies: Vec<Body> = bodies.collect::<Result<_, _>>()?;
             let scalars = match &bodies[..] {
-                [body] => scalar_iterations(&region.kind, body, self.lowering.inference),
+                [body] => assign_registers(&region.kind, body, self.lowering.inference),
                 _ => None,
             };
             let scalars = scalars.map(Box::new);
@@ -248,9 +249,12 @@ impl Selecting<'_, '_> {
             }));
         }
         let read = inputs.iter().map(|slot| slot.map(|slot| (slot, values[slot.index()].value)));
-        let first = step.outputs.first().copied().flatten();
-        let order = first.map_or(Order::Rows, |slot| values[slot.index()].order);
-        let read = (read.collect(), order);
+        let [input, output] = [inputs.first(), step.outputs.first()].map(|slot| {
+            let slot = slot.copied().flatten();
+            slot.map_or(Order::Rows, |slot| values[slot.index()].order)
+        });
+        let orders = SiteOrders { input, output };
+        let read = (read.collect(), orders);
         let selected = self.lowering.kernel_of(node, &step.op, read, self.constants);
         let Selected { kernel, packed } = match selected {
             Ok(selected) => selected,
@@ -258,7 +262,7 @@ impl Selecting<'_, '_> {
                 self.unsupported.add(node, 1, why);
                 return Ok(None);
             }
-            Err(BindError::Invalid(fact)) => return Err(malformed(resolved.model(), node, fact)),
+            Err(BindError::Invalid(fact)) => return Err(refuse_node(resolved.model(), node, fact)),
         };
         let mut packed_slots = Vec::new();
         for (index, input) in inputs.iter_mut().enumerate() {
@@ -275,7 +279,7 @@ impl Selecting<'_, '_> {
             // wants it.
             let left = &mut self.readers[value.index()];
             *left = left.saturating_sub(1);
-            if *left == 0 && !self.constants.is_made(value) {
+            if *left == 0 && !self.constants.is_deferred(value) {
                 self.constants.take(value);
             }
         }

@@ -1,4 +1,4 @@
-//! A compiled model.
+//! Sessions: compiled models that are ready to run.
 
 mod end;
 mod runs;
@@ -18,7 +18,7 @@ use crate::compile::{Compiled, compile};
 use crate::dims;
 use crate::error::{CompileError, InputError};
 use crate::executable::Executable;
-use crate::inputs::{Door, Port, declare, find};
+use crate::inputs::{InputPorts, Port, declare, find};
 use crate::memory::{Memories, Plans};
 use crate::node_error::operators;
 use crate::options::Options;
@@ -32,7 +32,7 @@ use crate::spans;
 pub use end::{OldValue, Pending, PendingError};
 pub use runs::Input;
 
-/// A model ready to run, from any number of threads at once.
+/// Compiled model, which any number of threads may run at the same time.
 pub struct Session {
     pub(crate) executable: Executable,
     pub(crate) report: CompileReport,
@@ -41,43 +41,43 @@ pub struct Session {
     printed: Option<String>,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
-    /// By input: the model's own value, for when none is given.
+    /// Default value of each input, from the model.
     pub(crate) defaults: Vec<Option<Tensor>>,
     pub(crate) pool: Pool,
     pub(crate) memory_limit: Option<usize>,
     /// Part of the budget that the values of the session take until it is dropped.
     reserved: Reservation,
-    /// What nodes without a seed draw random numbers by.
+    /// Seed of random operators without one of their own.
     pub(crate) seed: Seed,
-    /// What runs have planned, whichever memory they had.
+    /// Plans of all runs.
     pub(crate) plans: Mutex<Plans>,
-    /// By step: what the iterations of loops have planned.
+    /// Plans of the iterations of loops, by step.
     pub(crate) iteration_plans: Vec<IterationPlans>,
-    /// What inputs of new sizes make of all others.
+    /// Formulas for the sizes of all values, from those of the inputs.
     pub(crate) sizes: KnownSizes,
-    /// Memory of outputs, which comes back when they are dropped.
+    /// Memory of outputs, which returns when they are dropped.
     pub(crate) recycler: Arc<Recycler>,
     pub(crate) memories: Memories,
 }
 
-/// What a step of a session is, for profiles and `explain`.
+/// Description of a step of a session, for profiles and `explain`.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct StepInfo {
-    /// The node of the file, for people.
+    /// Path of the node in the file, for messages.
     pub place: String,
-    /// The name of the node, or that of its first output if it has none.
+    /// Name of the node, or of its first output if it has none.
     pub node: String,
-    /// Its operator.
+    /// Operator of the node.
     pub op: &'static str,
-    /// Operators of the nodes that are done in the same step, in order.
+    /// Operators of the nodes fused into the step, in order.
     pub with: Vec<&'static str>,
-    /// Which loops run.
+    /// Description of the loops that run.
     pub kernel: String,
 }
 
-/// Returns the threads for a session with these options: those of its pool or of the process, of
-/// which only so many take part.
+/// Returns the pool for a session with these options: its own or that of the process, limited to a
+/// number of threads.
 fn pool_of(options: &Options) -> Result<Pool, CompileError> {
     let most = Pool::MOST_THREADS;
     if let Some(threads) = options.threads.filter(|threads| *threads > most) {
@@ -91,7 +91,7 @@ fn pool_of(options: &Options) -> Result<Pool, CompileError> {
     })
 }
 
-/// Makes the elements of a sparse initializer that is the default value of an input.
+/// Makes a dense tensor of a sparse initializer that is the default value of an input.
 fn sparse_default(
     model: &Model,
     initializer: &SparseInitializer,
@@ -109,12 +109,11 @@ fn sparse_default(
 }
 
 impl Session {
-    /// Compiles a model. `external` finds values that lie outside the model.
+    /// Compiles a model. `external` finds tensors outside of the model file.
     ///
     /// # Errors
     ///
-    /// A model that contradicts itself or needs what this release cannot run: everything that
-    /// stands in the way.
+    /// A model that contradicts itself or that this release cannot run: lists all reasons.
     pub fn compile(
         model: &Model,
         external: &dyn ExternalData,
@@ -124,7 +123,7 @@ impl Session {
         let pool = pool_of(options)?;
         let as_run = as_run(model, &options.dims);
         let model_to_run = as_run.as_ref().unwrap_or(model);
-        // An operator that a program brings may compile within a run, which has no say here.
+        // A custom operator may compile within a run, whose limits do not apply here.
         let compile = || Ok(pool.pack_within(|| compile(model_to_run, external, options, &pool)));
         let compiled = Pool::to_its_end(compile)?;
         let Compiled { mut executable, report, fusions, notes, printed, reserved } = compiled;
@@ -145,7 +144,7 @@ impl Session {
                 let own = if options.keeps_mapped {
                     Ok(tensor)
                 } else {
-                    options.weights.unmapped(tensor)
+                    options.weights.copy_if_mapped(tensor)
                 };
                 let aligned = own.and_then(|tensor| tensor.aligned());
                 aligned.map_err(|error| CompileError::Resources(error.to_string()))
@@ -160,7 +159,7 @@ impl Session {
             .zip(only_readers(&executable))
             .map(|((info, default), only_in)| {
                 let ty = info.ty.as_ref().and_then(|ty| model.type_of(ty));
-                let ty = ty.map(|ty| dims::fix(ty, &executable.dims));
+                let ty = ty.map(|ty| dims::fix_sizes(ty, &executable.dims));
                 let is_optional = matches!(ty, Some(Type::Optional(_)));
                 let is_required = default.is_none() && !is_optional;
                 Port::new(model.display(info.name).into_owned(), ty, is_required).read_in(only_in)
@@ -201,43 +200,42 @@ impl Session {
         })
     }
 
-    /// What a run is given, in the order of the model.
+    /// Returns the inputs of a run, in the order of the model.
     pub fn inputs(&self) -> &[Port] {
         &self.inputs
     }
 
-    /// The input of a name.
+    /// Returns the input of a name and its index.
     ///
     /// # Errors
     ///
-    /// A name that no input has; the message says which there are.
+    /// An unknown name; the message lists the inputs.
     pub fn input(&self, name: &str) -> Result<(usize, &Port), InputError> {
-        let index = find(&self.inputs, 0, name).ok_or_else(|| self.door().unknown(name))?;
+        let index = find(&self.inputs, 0, name).ok_or_else(|| self.input_ports().unknown(name))?;
         Ok((index, &self.inputs[index]))
     }
 
-    /// The inputs that a run must be given, one per line, and the sizes that were fixed when the
-    /// session was made; for messages.
+    /// Lists the required inputs, one per line, and the sizes that the session fixed, for messages.
     pub fn describe_inputs(&self) -> String {
-        self.door().wanted()
+        self.input_ports().list_inputs()
     }
 
-    /// The check of what runs are given.
-    pub(crate) fn door(&self) -> Door<'_> {
-        Door { ports: &self.inputs, fixed: &self.executable.dims }
+    /// Returns the ports that runs are checked against.
+    pub(crate) fn input_ports(&self) -> InputPorts<'_> {
+        InputPorts { ports: &self.inputs, fixed: &self.executable.dims }
     }
 
-    /// What a run gives back, in the order of the model.
+    /// Returns the outputs of a run, in the order of the model.
     pub fn outputs(&self) -> &[Port] {
         &self.outputs
     }
 
-    /// Threads that a run uses, the calling one included.
+    /// Returns the number of threads of a run, the calling one included.
     pub fn threads(&self) -> usize {
         self.pool.threads()
     }
 
-    /// The steps of a run, in order.
+    /// Describes the steps of a run, in order.
     pub fn steps(&self) -> Vec<StepInfo> {
         let executable = &self.executable;
         let steps = executable.body.all_steps().into_iter();
@@ -255,30 +253,30 @@ impl Session {
             .collect()
     }
 
-    /// The instruction set that kernels use, in lower case: `portable`, `avx2`, …
+    /// Returns the name of the instruction set of the kernels, in lower case: `portable`, `avx2`, …
     pub fn instruction_set(&self) -> String {
         self.executable.isa.name().to_string()
     }
 
-    /// What compiling did.
+    /// Returns counts and times of the compilation.
     pub fn report(&self) -> &CompileReport {
         &self.report
     }
 
-    /// What was recognised as a larger operator, and what nearly was.
+    /// Returns the patterns that were fused into larger operators, and near misses.
     pub fn fusions(&self) -> &[Fusion] {
         &self.fusions
     }
 
-    /// Which nodes are fused into the step of another: the other, then the node.
+    /// Lists the fused nodes: the node of the step, then the node fused into it.
     pub fn fused_steps(&self) -> Vec<(String, String)> {
         let label = |nodes| self.executable.label(nodes);
         let joined = self.notes.iter().filter(|note| note.missed.is_none());
         joined.map(|note| (label(&note.by), label(&note.nodes))).collect()
     }
 
-    /// The program after the rewrite of [`Options::print_after`]: a line for each input, constant,
-    /// step and output, and for what rewrites nearly did.
+    /// Returns the program after the rewrite of [`Options::print_after`]: a line for each input,
+    /// constant, step and output, and for near misses of rewrites.
     pub fn program(&self) -> Option<&str> {
         self.printed.as_deref()
     }

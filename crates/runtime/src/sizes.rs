@@ -1,17 +1,16 @@
-//! Types of all values for one set of sizes of the inputs.
+//! Types of all values for one set of input sizes.
 //!
-//! If the model fixes all sizes of its inputs, what was inferred when the session was made is all
-//! that there is to know. Otherwise the first set is inferred. When a second one comes, inference
-//! runs once more with a symbol for every size of an input, and what it says becomes a list of
-//! operations over these sizes, together with the conditions under which it holds: sizes that must
-//! be equal, divisions that must come out. Computing the list is all that the second set and every
-//! later one cost. Where a condition does not hold, inference runs with the numbers: as a rule it
-//! finds an error.
+//! If the model fixes all sizes of its inputs, the types inferred at compilation are complete.
+//! Otherwise the first set is inferred. For a second set, inference runs once more with a symbol
+//! for every size of an input, and its results become formulas over these sizes, with the
+//! conditions under which they hold: sizes that must be equal, divisions without remainder.
+//! Computing the formulas is all that the second set and every later one cost. If a condition does
+//! not hold, inference runs with the numbers: it mostly finds an error.
 //!
-//! If the list does not say of the first set of sizes what inference says, because formulas cannot
-//! say what numbers can, every set is inferred. What neither knows, data decides.
+//! If the formulas differ from inference for the first set of sizes, because formulas cannot
+//! express some cases, every set is inferred. Sizes that depend on data are unknown to both.
 //!
-//! A body whose inputs have other sizes in every iteration of a loop is treated the same way.
+//! A body whose inputs have other sizes in every iteration of a loop is treated in the same way.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,38 +25,38 @@ use crate::error::{InputError, RunError};
 use crate::executable::{Body, Executable};
 use crate::program::{MoveKind, Slot};
 
-/// What is known of the values of a run before it.
+/// Types of values known before a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    /// By slot: type and dimensions, where known.
+    /// Type and dimensions of each slot, where known.
     pub(crate) types: Vec<Option<(DataType, Dims)>>,
-    /// Values that say where elements lie, by slot.
+    /// Values that decide layouts, by slot.
     pub(crate) ints: HashMap<Slot, Vec<i64>>,
-    /// By number of a step with inner graphs, in order: the sizes in these.
+    /// Sizes of inner graphs, by number of their step, sorted.
     pub(crate) inner: Vec<(usize, Vec<Sizes>)>,
 }
 
-/// A program whose sizes are wanted: that of the main graph, or one of an inner graph.
+/// Program whose sizes are computed: that of the main graph, or of an inner graph.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'e> {
     pub(crate) executable: &'e Executable,
     pub(crate) body: &'e Body,
-    /// The inner graph.
+    /// Inner graph; `None` for the main one.
     graph: Option<GraphId>,
 }
 
 impl<'e> Scope<'e> {
-    /// The main graph.
+    /// Makes the scope of the main graph.
     pub(crate) fn main(executable: &'e Executable) -> Scope<'e> {
         Scope { executable, body: &executable.body, graph: None }
     }
 
-    /// An inner graph. Its inputs are what it is given, then what it captures.
-    pub(crate) fn inside(executable: &'e Executable, body: &'e Body) -> Scope<'e> {
+    /// Makes the scope of an inner graph. Its inputs are its own, then its captures.
+    pub(crate) fn inner(executable: &'e Executable, body: &'e Body) -> Scope<'e> {
         Scope { executable, body, graph: body.graph }
     }
 
-    /// The inputs by position, as values of the model.
+    /// Returns the inputs by position, as values of the model.
     fn inputs(self) -> Vec<Option<ValueId>> {
         let Some(_) = self.graph else {
             let resolved = &self.executable.resolved;
@@ -70,35 +69,40 @@ impl<'e> Scope<'e> {
 }
 
 impl Sizes {
-    /// Infers them for inputs of the given types, by position.
-    pub(crate) fn inferred(scope: Scope<'_>, inputs: &[Option<Type>]) -> Result<Sizes, RunError> {
-        let inference = inferred(scope, inputs)?;
-        Ok(Sizes::of(scope.executable, scope.body, &inference))
+    /// Infers the types for inputs of the given types, by position.
+    pub(crate) fn infer(scope: Scope<'_>, inputs: &[Option<Type>]) -> Result<Sizes, RunError> {
+        let inference = infer_types(scope, inputs)?;
+        Ok(Sizes::from_inference(scope.executable, scope.body, &inference))
     }
 
-    /// What inference said when the session was made, if it knew these types of the inputs then:
-    /// to infer them again would take most of the time of a first run. `None` if it knew less.
-    pub(crate) fn compiled(scope: Scope<'_>, inputs: &[Option<Type>]) -> Option<Sizes> {
+    /// Returns the types inferred at compilation, if these input types were known then: inferring
+    /// them again would take most of the time of a first run. `None` if fewer were known.
+    pub(crate) fn from_compilation(scope: Scope<'_>, inputs: &[Option<Type>]) -> Option<Sizes> {
         let Scope { executable, body, graph: None } = scope else { return None };
-        let known = |value: ValueId| executable.inference.ty(value).and_then(sized);
+        let known = |value: ValueId| executable.inference.ty(value).and_then(elem_and_dims);
         let is_known = |(value, given): (Option<ValueId>, &Option<Type>)| match given {
-            // Nothing is known of it in a run either.
+            // An input of unknown type is unknown in a run, too.
             None => true,
             Some(given) => {
                 let known = value.and_then(known);
-                known.is_some() && known == sized(given)
+                known.is_some() && known == elem_and_dims(given)
             }
         };
         let is_known = scope.inputs().into_iter().zip(inputs).all(is_known);
-        is_known.then(|| Sizes::of(executable, body, &executable.inference))
+        is_known.then(|| Sizes::from_inference(executable, body, &executable.inference))
     }
 
-    /// What inference says with numbers of the values of a program.
-    pub(crate) fn of(executable: &Executable, body: &Body, inference: &Inference) -> Sizes {
-        let type_of = |value| inference.ty(value).and_then(sized);
-        let slots = body.slots.iter();
-        let types = slots.map(|slot| slot.fixed().or_else(|| type_of(slot.value))).collect();
-        let ints = pointing_slots(executable, body).filter_map(|slot| {
+    /// Makes the sizes of a program from inferred types that are known numbers.
+    pub(crate) fn from_inference(
+        executable: &Executable,
+        body: &Body,
+        inference: &Inference,
+    ) -> Sizes {
+        let types = body.slots.iter().map(|slot| {
+            slot.constant_type().or_else(|| inference.ty(slot.value).and_then(elem_and_dims))
+        });
+        let types = types.collect();
+        let ints = layout_slots(executable, body).filter_map(|slot| {
             let info = &body.slots[slot.index()];
             let known = || inference.known(info.value).and_then(Known::to_tensor);
             Some((slot, integers(&info.constant.as_deref().cloned().or_else(known)?)?))
@@ -106,18 +110,21 @@ impl Sizes {
         let steps = body.steps.iter().enumerate();
         let inner = steps.filter(|(_, step)| !step.bodies().is_empty()).map(|(index, step)| {
             let bodies = step.bodies().iter();
-            (index, bodies.map(|body| Sizes::of(executable, body, inference)).collect())
+            (index, bodies.map(|body| Sizes::from_inference(executable, body, inference)).collect())
         });
         Sizes { types, ints: ints.collect(), inner: inner.collect() }
     }
 }
 
-/// What inference says for inputs of the given types, by position.
+/// Infers types for inputs of the given types, by position.
 ///
 /// # Errors
 ///
 /// Types with which the model contradicts itself.
-pub(crate) fn inferred(scope: Scope<'_>, inputs: &[Option<Type>]) -> Result<Inference, RunError> {
+pub(crate) fn infer_types(
+    scope: Scope<'_>,
+    inputs: &[Option<Type>],
+) -> Result<Inference, RunError> {
     inferred_over(scope, inputs, None)
 }
 
@@ -127,13 +134,13 @@ fn inferred_over(
     sizes: Option<&HashSet<String>>,
 ) -> Result<Inference, RunError> {
     let executable = scope.executable;
-    let constant = |value: ValueId| settled(executable, value);
+    let constant = |value: ValueId| settled_value(executable, value);
     let options = InferOptions {
         symbols: &executable.dims,
         known: Some(&constant),
         rules: executable.operators.rules(),
         sizes,
-        // What does not fit in a branch fails in its step, if the branch is taken at all.
+        // A branch that does not fit fails in its step, if it is taken.
         inner_may_contradict: true,
         ..InferOptions::default()
     };
@@ -155,9 +162,9 @@ fn inferred_over(
     })
 }
 
-/// What is known of a value for all sizes of the inputs. What was known only as a formula of these
-/// is found anew.
-fn settled(executable: &Executable, value: ValueId) -> Option<Known> {
+/// Returns a value that is known for all sizes of the inputs. A formula over sizes is computed
+/// anew.
+fn settled_value(executable: &Executable, value: ValueId) -> Option<Known> {
     let known = executable.inference.known(value)?;
     let is_settled = match known {
         Known::Tensor(_) => true,
@@ -166,13 +173,13 @@ fn settled(executable: &Executable, value: ValueId) -> Option<Known> {
     is_settled.then(|| known.clone())
 }
 
-/// Element type and dimensions of a tensor of which everything is known.
-pub(crate) fn sized(ty: &Type) -> Option<(DataType, Dims)> {
+/// Returns element type and dimensions of a tensor type, if all are known.
+pub(crate) fn elem_and_dims(ty: &Type) -> Option<(DataType, Dims)> {
     let dims = ty.shape()?.iter().map(|dim| dim.size()).collect::<Option<Dims>>()?;
     Some((ty.elem()?, dims))
 }
 
-/// The elements of a tensor of integers.
+/// Returns the elements of a tensor of integers.
 pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
     match tensor.data_type() {
         DataType::Int64 => tensor.to_vec().ok(),
@@ -181,59 +188,57 @@ pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
     }
 }
 
-/// Slots whose values say where the elements of others lie.
-fn pointing_slots(executable: &Executable, body: &Body) -> impl Iterator<Item = Slot> {
+/// Yields the slots whose values decide layouts of others.
+fn layout_slots(executable: &Executable, body: &Body) -> impl Iterator<Item = Slot> {
     let steps = body.steps.iter();
-    // What is joined is data, and says nothing of where it lies.
-    let points = |movement: &MoveKind| !matches!(movement, MoveKind::Concat(_));
     let moves = steps.filter_map(|step| Some((step, step.movement.as_ref()?)));
-    let moves = moves.filter(move |(_, movement)| points(movement));
-    moves.flat_map(|(step, movement)| {
+    // Joined operands are data, and do not decide a layout.
+    let moves = moves.filter(|(_, movement)| !matches!(***movement, MoveKind::Concat(_)));
+    moves.flat_map(move |(step, movement)| {
         let slots = step.inputs.iter().skip(1).flatten().copied();
-        // A slice of its own has an address, several that are picked have none.
-        let is_one = |slot: &Slot| is_one_element(executable, body, *slot);
+        // A single picked slice can be a view, several cannot.
         let is_gather = matches!(**movement, MoveKind::Gather(_));
-        slots.filter(move |slot| !is_gather || is_one(slot))
+        slots.filter(move |slot| !is_gather || is_one_element(executable, body, *slot))
     })
 }
 
-/// Whether a slot has one element, whatever the sizes of inputs are.
+/// Whether a slot has one element for all sizes of the inputs.
 fn is_one_element(executable: &Executable, body: &Body, slot: Slot) -> bool {
     let slot = &body.slots[slot.index()];
-    let dims = match slot.fixed() {
+    let dims = match slot.constant_type() {
         Some((_, dims)) => Some(dims),
-        None => executable.inference.ty(slot.value).and_then(sized).map(|(_, dims)| dims),
+        None => executable.inference.ty(slot.value).and_then(elem_and_dims).map(|(_, dims)| dims),
     };
     dims.is_some_and(|dims| dims.iter().all(|dim| *dim == 1))
 }
 
-/// The sizes of a session: inferred, or computed once it is known how.
+/// Sizes of a session: inferred, or computed by formulas.
 #[derive(Debug, Default)]
 pub(crate) struct KnownSizes(Mutex<State>);
 
 #[derive(Debug, Default)]
 enum State {
-    /// No sizes were asked for yet.
+    /// No sizes so far.
     #[default]
     Nothing,
-    /// Those of one set of inputs.
+    /// Types for one set of inputs.
     First(Vec<Option<Type>>, Sizes),
-    /// Computed.
+    /// Formulas.
     List(Arc<SizeList>),
-    /// Inference with numbers knows more than any list could say, or formulas are too large.
+    /// Inference with numbers knows more than formulas, or these are too large.
     NoList,
 }
 
-/// Sizes, and where they come from.
-pub(crate) struct Found {
+/// Sizes and their origin.
+pub(crate) struct FoundSizes {
     pub(crate) sizes: Sizes,
-    /// Whether inference with these numbers had nothing to say against them. What a list cannot
-    /// know of, kernels find.
+    /// Whether inference accepted these numbers. Formulas cannot detect all errors; kernels find
+    /// the others.
     pub(crate) is_inferred: bool,
 }
 
 impl KnownSizes {
-    /// The sizes for inputs of the given types, by position.
+    /// Returns the sizes for inputs of the given types, by position.
     ///
     /// # Errors
     ///
@@ -242,9 +247,9 @@ impl KnownSizes {
         &self,
         scope: Scope<'_>,
         inputs: &[Option<Type>],
-    ) -> Result<Found, RunError> {
-        if let Some(sizes) = Sizes::compiled(scope, inputs) {
-            return Ok(Found { sizes, is_inferred: true });
+    ) -> Result<FoundSizes, RunError> {
+        if let Some(sizes) = Sizes::from_compilation(scope, inputs) {
+            return Ok(FoundSizes { sizes, is_inferred: true });
         }
         let state = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let list = {
@@ -261,39 +266,39 @@ impl KnownSizes {
             }
         };
         if let Some(sizes) = list.and_then(|list| list.compute(inputs)) {
-            return Ok(Found { sizes, is_inferred: false });
+            return Ok(FoundSizes { sizes, is_inferred: false });
         }
-        let sizes = Sizes::inferred(scope, inputs)?;
+        let sizes = Sizes::infer(scope, inputs)?;
         let mut state = state();
         if let State::Nothing = &*state {
             *state = State::First(inputs.to_vec(), sizes.clone());
         }
-        Ok(Found { sizes, is_inferred: true })
+        Ok(FoundSizes { sizes, is_inferred: true })
     }
 }
 
-/// Sizes as operations over the sizes of the inputs.
+/// Sizes as formulas over the sizes of the inputs.
 #[derive(Debug)]
 pub(crate) struct SizeList {
     inputs: Vec<Option<Pattern>>,
-    /// How many different sizes inputs have.
+    /// Number of different symbols among the inputs' sizes.
     symbols: usize,
     formulas: Formulas,
     body: BodyList,
     conditions: Conditions,
 }
 
-/// The part of a list that is about the slots of one program.
+/// Formulas for the slots of one program.
 #[derive(Debug, Default)]
 struct BodyList {
-    /// By slot.
+    /// Type of each slot.
     types: Vec<SlotType>,
     ints: Vec<(Slot, SlotInts)>,
-    /// As [`Sizes::inner`].
+    /// Formulas of inner graphs, like [`Sizes::inner`].
     inner: Vec<(usize, Vec<BodyList>)>,
 }
 
-/// Which tensors the list is for, by input.
+/// Type of an input that the formulas accept.
 #[derive(Debug)]
 struct Pattern {
     elem: DataType,
@@ -308,7 +313,7 @@ enum PatternDim {
 
 #[derive(Debug)]
 enum SlotType {
-    /// The same for all sizes: of a constant, or known for other reasons, or not known.
+    /// Type for all sizes: constant, inferred as a number, or unknown.
     Fixed(Option<(DataType, Dims)>),
     Computed(DataType, SmallVec<[Formula; 4]>),
 }
@@ -320,14 +325,15 @@ enum SlotInts {
 }
 
 impl SizeList {
-    /// For inputs like some of which the sizes are known. `None` if the list does not say these.
+    /// Makes formulas for inputs like `first`, whose sizes are `known`. `None` if the formulas give
+    /// other sizes.
     fn new(scope: Scope<'_>, first: &[Option<Type>], known: &Sizes) -> Option<SizeList> {
-        let list = SizeList::like(scope, first)?;
+        let list = SizeList::for_inputs(scope, first)?;
         (list.compute(first)? == *known).then_some(list)
     }
 
-    /// For inputs like some of which the sizes are known.
-    pub(crate) fn like(scope: Scope<'_>, first: &[Option<Type>]) -> Option<SizeList> {
+    /// Makes formulas for inputs like `first`.
+    pub(crate) fn for_inputs(scope: Scope<'_>, first: &[Option<Type>]) -> Option<SizeList> {
         let (inputs, names) = patterns(scope, first)?;
         let types: Vec<Option<Type>> =
             inputs.iter().map(|pattern| Some(pattern.as_ref()?.ty(&names))).collect();
@@ -340,8 +346,8 @@ impl SizeList {
         Some(SizeList { inputs, symbols: names.len(), formulas, body, conditions })
     }
 
-    /// The sizes for inputs of the given types. `None` if they are not like those that the list was
-    /// made for, or a condition does not hold.
+    /// Computes the sizes for inputs of the given types. `None` if these are unlike those that the
+    /// formulas were made for, or a condition does not hold.
     pub(crate) fn compute(&self, inputs: &[Option<Type>]) -> Option<Sizes> {
         let computed = self.formulas.compute(&self.bind(inputs)?)?;
         if !self.conditions.hold(&computed) {
@@ -350,7 +356,7 @@ impl SizeList {
         self.body.sizes(&computed)
     }
 
-    /// The numbers of the symbols.
+    /// Returns the numbers of the symbols.
     fn bind(&self, inputs: &[Option<Type>]) -> Option<SmallVec<[i64; 8]>> {
         if inputs.len() != self.inputs.len() {
             return None;
@@ -383,7 +389,7 @@ impl SizeList {
 }
 
 impl BodyList {
-    /// What inference says of the values of a program.
+    /// Makes formulas from the inferred types of a program.
     fn new(
         executable: &Executable,
         body: &Body,
@@ -391,11 +397,11 @@ impl BodyList {
         formulas: &mut Formulas,
     ) -> BodyList {
         let types = body.slots.iter().map(|slot| {
-            if let Some(fixed) = slot.fixed() {
+            if let Some(fixed) = slot.constant_type() {
                 return SlotType::Fixed(Some(fixed));
             }
             let ty = inference.ty(slot.value);
-            if let Some(fixed) = ty.and_then(sized) {
+            if let Some(fixed) = ty.and_then(elem_and_dims) {
                 return SlotType::Fixed(Some(fixed));
             }
             let dims = ty.and_then(|ty| Some((ty.elem()?, ty.shape()?)));
@@ -406,7 +412,7 @@ impl BodyList {
             computed.unwrap_or(SlotType::Fixed(None))
         });
         let types = types.collect();
-        let slots: HashSet<Slot> = pointing_slots(executable, body).collect();
+        let slots: HashSet<Slot> = layout_slots(executable, body).collect();
         let ints = slots.into_iter().filter_map(|slot| {
             let info = &body.slots[slot.index()];
             let known = inference.known(info.value);
@@ -432,7 +438,7 @@ impl BodyList {
         BodyList { types, ints, inner: inner.collect() }
     }
 
-    /// The sizes for some numbers. `None` for a negative one.
+    /// Computes the sizes from numbers. `None` if one is negative.
     fn sizes(&self, computed: &Computed) -> Option<Sizes> {
         let types = self.types.iter().map(|ty| match ty {
             SlotType::Fixed(fixed) => Some(fixed.clone()),
@@ -470,7 +476,7 @@ impl SlotInts {
 }
 
 impl Pattern {
-    /// The type with symbols where sizes may differ.
+    /// Returns the type with symbols for sizes that may differ.
     fn ty(&self, names: &[String]) -> Type {
         let dims = self.dims.iter().map(|dim| match dim {
             PatternDim::Fixed(number) => Dim::Known(*number),
@@ -480,8 +486,8 @@ impl Pattern {
     }
 }
 
-/// Which sizes of inputs may differ, and names for them. Axes for which the model has one name have
-/// one size. `None` if inputs are not what it declares.
+/// Returns the patterns of the inputs, and names for their symbols. Axes with one name in the model
+/// share a symbol. `None` if inputs differ from the declared types.
 fn patterns(
     scope: Scope<'_>,
     first: &[Option<Type>],
@@ -490,11 +496,11 @@ fn patterns(
     let mut of_dims: HashMap<Dim, usize> = HashMap::new();
     let patterns = scope.inputs().into_iter().zip(first).map(|(value, ty)| {
         let Some(ty) = ty else { return Some(None) };
-        let (elem, dims) = sized(ty)?;
+        let (elem, dims) = elem_and_dims(ty)?;
         let declared = value.and_then(|value| scope.executable.inference.ty(value));
         let declared = declared.and_then(Type::shape).filter(|shape| shape.len() == dims.len());
         let dims = dims.iter().enumerate().map(|(axis, _)| {
-            // No text of a file that is read as a size begins with a space.
+            // No name in a file that is parsed as a size starts with a space.
             let mut fresh = || {
                 names.push(format!(" {}", names.len()));
                 names.len() - 1

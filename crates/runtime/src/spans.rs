@@ -1,7 +1,7 @@
-//! Spans of the crate `tracing`, for programs that observe their libraries with it. Without the
-//! feature of that name a span is nothing.
+//! Spans of the crate `tracing`, for programs that observe their libraries with it. Empty without
+//! the feature `tracing`.
 //!
-//! All have the target `sardonyx`: its crates are parts of one library.
+//! All have the target `sardonyx`, as its crates are parts of one library.
 
 #[cfg(not(feature = "tracing"))]
 pub(crate) use absent::{enter_plan, enter_run, enter_step};
@@ -15,7 +15,7 @@ mod present {
 
     use crate::executable::{Executable, Step};
 
-    /// Enters the span of making a session.
+    /// Enters the span of a compilation.
     pub(crate) fn enter_plan(model: &Model) -> EnteredSpan {
         let nodes = || model.graphs().map(|(_, graph)| graph.nodes.len()).sum::<usize>();
         tracing::debug_span!(target: "sardonyx", "plan", nodes = nodes()).entered()
@@ -26,7 +26,7 @@ mod present {
         tracing::debug_span!(target: "sardonyx", "run").entered()
     }
 
-    /// Enters the span of a step. Its fields are put together only if a subscriber wants the span.
+    /// Enters the span of a step. Its fields are computed only if a subscriber records the span.
     pub(crate) fn enter_step(executable: &Executable, step: &Step) -> EnteredSpan {
         let node = || executable.label(&step.origins);
         tracing::trace_span!(target: "sardonyx", "step", number = step.number, node = node())
@@ -40,7 +40,7 @@ mod absent {
 
     use crate::executable::{Executable, Step};
 
-    /// A span that no program can observe.
+    /// Span that is not recorded.
     pub(crate) struct Absent;
 
     pub(crate) fn enter_plan(_: &Model) -> Absent {

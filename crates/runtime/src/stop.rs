@@ -1,4 +1,4 @@
-//! Ending a run early: a flag that another thread raises, a point in time, a number of iterations.
+//! Cancellation of runs: a flag that another thread raises, a deadline, a number of iterations.
 
 use std::cell::Cell;
 use std::fmt;
@@ -49,15 +49,15 @@ impl StopFlag {
     }
 }
 
-/// Why a run was stopped.
+/// Reason why a run was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// Its [`StopFlag`] is up.
+    /// Its [`StopFlag`] was raised.
     Flag,
     /// Its deadline has passed.
     Deadline,
-    /// Its loops have taken as many iterations as they may.
+    /// Its loops have reached the limit of iterations.
     Iterations(u64),
 }
 
@@ -73,16 +73,16 @@ impl fmt::Display for StopReason {
     }
 }
 
-/// A run that was stopped, and where.
+/// Stopped run and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stopped {
-    /// Why.
+    /// Reason for the stop.
     pub reason: StopReason,
-    /// The node that would have been next, or was being run, and the nodes around it; `None` if the
-    /// run has no nodes, as where outputs are inputs or constants.
+    /// Node that would have been next, or was running, and the nodes around it; `None` if the run
+    /// has no nodes, because outputs are inputs or constants.
     pub next: Option<NodePath>,
-    /// The iteration of that node that would have been next, if the node had begun.
+    /// Iteration of that node that would have been next, if the node had begun.
     pub next_iteration: Option<usize>,
     node: Option<NodeId>,
     iterations: Vec<(NodeId, usize)>,
@@ -94,7 +94,7 @@ impl Stopped {
         Stopped { reason, next, next_iteration: None, node, iterations: Vec::new() }
     }
 
-    /// What would have been next, or was being run, for people.
+    /// Describes the next or running node for a message.
     pub fn place(&self) -> String {
         match (&self.next, self.next_iteration) {
             (Some(next), Some(iteration)) => format!("iteration {iteration} of {next}"),
@@ -103,7 +103,7 @@ impl Stopped {
         }
     }
 
-    /// Says in which iteration of a node around it that was.
+    /// Adds the iteration of an enclosing node.
     pub(crate) fn add_iteration(&mut self, resolved: &Resolved, around: NodeId, iteration: usize) {
         self.iterations.push((around, iteration));
         self.next = self.node.map(|node| resolved.path_in_iterations(node, &self.iterations));
@@ -118,7 +118,7 @@ impl fmt::Display for Stopped {
     }
 }
 
-/// What may end one run.
+/// Limits of a run.
 #[derive(Default)]
 pub(crate) struct Limits<'a> {
     stop: Option<StopFlag>,
@@ -134,7 +134,7 @@ struct Iterations {
 }
 
 impl<'a> Limits<'a> {
-    /// A flag, a point in time, a number of iterations, and somebody who is asked.
+    /// Makes limits from a flag, a deadline, a number of iterations, and a function.
     pub(crate) fn new(
         stop: Option<StopFlag>,
         deadline: Option<Instant>,
@@ -145,15 +145,15 @@ impl<'a> Limits<'a> {
         Limits { stop, deadline, iterations, asks }
     }
 
-    /// Whether anything but a number of iterations may end the run.
+    /// Whether anything but a number of iterations may stop the run.
     #[inline]
     pub(crate) fn may_end(&self) -> bool {
         self.stop.is_some() || self.deadline.is_some() || self.asks.is_some()
     }
 
-    /// Why the run must end now.
+    /// Returns the reason why the run must stop now, if there is one.
     #[inline]
-    pub(crate) fn reached(&self) -> Option<StopReason> {
+    pub(crate) fn find_reason(&self) -> Option<StopReason> {
         if !self.may_end() {
             return None;
         }
@@ -167,7 +167,7 @@ impl<'a> Limits<'a> {
         (Instant::now() >= deadline).then_some(StopReason::Deadline)
     }
 
-    /// Why there may be no further iteration; else there is one.
+    /// Counts an iteration; returns the reason why there must not be another one.
     #[inline]
     pub(crate) fn take_iteration(&self) -> Option<StopReason> {
         if let Some(iterations) = &self.iterations {
@@ -176,6 +176,6 @@ impl<'a> Limits<'a> {
                 None => return Some(StopReason::Iterations(iterations.limit)),
             }
         }
-        self.reached()
+        self.find_reason()
     }
 }

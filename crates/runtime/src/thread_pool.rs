@@ -1,4 +1,4 @@
-//! Threads that sessions share because the program says so.
+//! Thread pools that several sessions share.
 
 use sardonyx_kernels::Pool;
 

@@ -1,4 +1,4 @@
-//! Which operators of a model cannot run, and why.
+//! Operators of a model that cannot run, with reasons.
 
 use std::borrow::Cow;
 
@@ -11,20 +11,23 @@ use sardonyx_passes::{InferOptions, place_of_node, why_no_function};
 use crate::custom::CustomOperators;
 use crate::error::UnsupportedOperator;
 use crate::expanded::{Expanded, expand};
-use crate::ops::binding_of;
+use crate::ops::{binding_of, feature_of};
 
-/// Domains of operators whose operands lie in memory in an order that ONNX Runtime chose for a
+/// Domains of operators whose operands have a memory layout that ONNX Runtime chose for one
 /// machine.
 const LAYOUT_DOMAINS: [&str; 2] = ["com.microsoft.nchwc", "com.ms.internal.nhwc"];
 
-/// Why these do not run.
-const OF_ONE_LAYOUT: &str = "operator not implemented: ONNX Runtime created it for the memory layout of one machine; use the original model, or save it with ONNX Runtime at the level ORT_ENABLE_EXTENDED";
+/// Reason for operators of `LAYOUT_DOMAINS`.
+const OF_ONE_LAYOUT: &str = "operator not implemented: ONNX Runtime created it for the memory layout of one machine; \
+                             use the original model, or save it with ONNX Runtime at the level ORT_ENABLE_EXTENDED";
 
-/// Why these do not run in a session of their own.
-const OF_SEVERAL_RANKS: &str = "a collective runs only together with the other ranks: `sardonyx run MODEL --processes N` starts them, `--mpi` finds them; in a program a transport connects the sessions (Python: sardonyx.distributed.Rank; Rust: SessionBuilder::transport)";
+/// Reason for collectives in a session of their own.
+const OF_SEVERAL_RANKS: &str = "a collective runs only together with the other ranks: `sardonyx run MODEL --processes \
+                                N` starts them, `--mpi` finds them; in a program a transport connects the sessions \
+                                (Python: sardonyx.distributed.Rank; Rust: SessionBuilder::transport)";
 
-/// The operators of a model that cannot run, in order of their names. Looks at no weights and needs
-/// no external data; types may turn out to be unsupported later, when kernels are chosen.
+/// Lists the operators of a model that cannot run, sorted by name. Reads no weights and needs no
+/// external data; types may turn out to be unsupported later, when kernels are selected.
 ///
 /// An operator without a kernel runs if the standard has a function for it whose operators run.
 pub fn unsupported(model: &Model) -> Vec<UnsupportedOperator> {
@@ -34,13 +37,13 @@ pub fn unsupported(model: &Model) -> Vec<UnsupportedOperator> {
     }
     let none = CustomOperators::default();
     match expand(model, None, InferOptions::default(), &none, &[]) {
-        Ok(expanded) => expanded.unsupported(&none),
-        // What does not fit together has no types, on which functions of operators depend.
+        Ok(expanded) => expanded.list_unsupported(&none),
+        // A contradictory model has no types, on which functions of operators depend.
         Err(_) => by_kind.into_sorted(),
     }
 }
 
-/// The operators without a kernel, as far as the names of nodes say it.
+/// Lists the operators without a kernel, by the names of nodes alone.
 fn by_kind(model: &Model) -> Unsupported<'_> {
     // A model has many nodes of few kinds.
     let mut kinds: HashMap<(Option<Symbol>, Option<Symbol>), (NodeId, usize)> = HashMap::new();
@@ -52,7 +55,7 @@ fn by_kind(model: &Model) -> Unsupported<'_> {
         }
     }
     let mut list = Unsupported::new(model);
-    // Calls of these run if the nodes of their bodies do, which are among all graphs.
+    // Calls of functions run if the nodes of their bodies do, which are among all graphs.
     let functions: HashSet<(String, String)> = model
         .functions
         .iter()
@@ -73,9 +76,9 @@ fn by_kind(model: &Model) -> Unsupported<'_> {
 }
 
 impl Expanded {
-    /// The operators of the model that cannot run. Those of a function are told of with the node
-    /// of the file that calls it.
-    pub(crate) fn unsupported(&self, operators: &CustomOperators) -> Vec<UnsupportedOperator> {
+    /// Lists the operators of the model that cannot run. Those within a function are reported at
+    /// the node of the file that calls it.
+    pub(crate) fn list_unsupported(&self, operators: &CustomOperators) -> Vec<UnsupportedOperator> {
         let resolved = &self.resolved;
         let model = resolved.model();
         let runs =
@@ -87,13 +90,13 @@ impl Expanded {
         if missing.is_empty() {
             return Vec::new();
         }
-        // Values made by an operator that is not known have no type, and functions depend on types:
-        // what only lacks its function for that is no fault of its own.
+        // Outputs of an unknown operator have no type, and functions depend on types: a node that
+        // only lacks its function for that reason is a consequence.
         let has_functions = |node: &NodeId| {
             resolved.op(*node).is_some_and(|op| !op.def.functions_of(op.schema.since).is_empty())
         };
         let sources = missing.iter().filter(|node| !has_functions(node)).copied();
-        let reached = reached(model, sources.collect(), &nodes);
+        let reached = find_dependents(model, sources.collect(), &nodes);
         let is_led = |node: &NodeId| {
             let mut values = model.inputs(*node).flatten();
             has_functions(node)
@@ -101,12 +104,12 @@ impl Expanded {
         };
         let own = missing.iter().filter(|node| !is_led(node)).copied();
         let list = self.reasons(own);
-        // Nodes that are no fault of their own have others before them.
+        // Nodes that are consequences have others before them.
         let list = if list.is_empty() { self.reasons(missing.into_iter()) } else { list };
         list.into_sorted()
     }
 
-    /// The operators of some nodes with the reasons why they cannot run.
+    /// Lists the operators of some nodes with the reasons why they cannot run.
     fn reasons(&self, nodes: impl Iterator<Item = NodeId>) -> Unsupported<'_> {
         let resolved = &self.resolved;
         let model = resolved.model();
@@ -132,11 +135,11 @@ impl Expanded {
     }
 }
 
-/// The values that depend on the outputs of some of the `nodes`.
-fn reached(model: &Model, sources: Vec<NodeId>, nodes: &[NodeId]) -> HashSet<ValueId> {
+/// Returns the values that depend on outputs of `sources`.
+fn find_dependents(model: &Model, sources: Vec<NodeId>, nodes: &[NodeId]) -> HashSet<ValueId> {
     let outputs = |node: NodeId| model.outputs(node).iter().flatten().copied();
     let mut reached: HashSet<ValueId> = sources.iter().flat_map(|node| outputs(*node)).collect();
-    // Another round only where a graph of a node is seen before what it reads.
+    // Repeats only if a graph of a node is visited before the values that it reads.
     loop {
         let before = reached.len();
         for node in nodes {
@@ -162,7 +165,7 @@ fn reached(model: &Model, sources: Vec<NodeId>, nodes: &[NodeId]) -> HashSet<Val
     }
 }
 
-/// Whether element type and rank are known, where there are any.
+/// Whether element type and rank are known, for a type that has them.
 fn is_typed(ty: Option<&Type>) -> bool {
     match ty {
         Some(Type::Tensor(tensor)) => tensor.elem.is_some() && tensor.shape.is_some(),
@@ -171,24 +174,25 @@ fn is_typed(ty: Option<&Type>) -> bool {
     }
 }
 
-/// Whether there is a kernel for an operator in the form of an opset version.
+/// Whether an operator has a kernel in the form of an opset version.
 fn runs(op: OpRef) -> bool {
     may_run(op.def) && op.opset <= newest(op.def.domain)
 }
 
-/// Whether nodes of an operator run: it has a kernel, or compiling puts others in their place.
+/// Whether nodes of an operator run: it has a kernel, or the compiler replaces it.
 fn may_run(operator: &OpDef) -> bool {
-    binding_of(operator).is_some() || operator.is(&GRADIENT)
+    binding_of(operator).is_some() || (cfg!(feature = "training") && operator.is(&GRADIENT))
 }
 
-/// The newest version of an operator set.
+/// Returns the newest version of an operator set.
 fn newest(domain: &str) -> u32 {
     let versions = sardonyx_ops::DOMAIN_VERSIONS.iter();
     let mut versions = versions.filter(|(known, _)| *known == domain);
     versions.next().map_or(1, |(_, version)| *version)
 }
 
-/// The newest version of an operator set, if a model imports a newer one and the operator is known.
+/// Returns the newest version of an operator set, if a model imports a newer one and the operator
+/// is known.
 fn newest_if_exceeded(domain: &str, name: &str, opset: Option<i64>) -> Option<u32> {
     let newest = newest(domain);
     let exceeds = opset.is_some_and(|opset| opset > i64::from(newest));
@@ -215,15 +219,25 @@ fn why_unsupported(domain: &str, name: &str, opset: Option<i64>) -> Option<Strin
             operator.versions().next().map_or(1, |v| v.since)
         ));
     }
-    let why = if operator.is_collective() { OF_SEVERAL_RANKS } else { "operator not implemented" };
-    (!may_run(operator)).then(|| why.to_string())
+    if may_run(operator) {
+        return None;
+    }
+    if operator.is_collective() {
+        return Some(OF_SEVERAL_RANKS.to_string());
+    }
+    Some(match feature_of(operator) {
+        Some(feature) => format!(
+            "this program was built without the feature `{feature}` of the crate sardonyx, which has the operator"
+        ),
+        None => "operator not implemented".to_string(),
+    })
 }
 
-/// Collects operators that cannot run, one entry for each reason.
+/// Collector of operators that cannot run, one entry for each reason.
 pub(crate) struct Unsupported<'m> {
     model: &'m Model,
     opsets: std::collections::HashMap<Cow<'m, str>, i64>,
-    /// By domain, name and reason: the opset version, the number of nodes and the first one.
+    /// Opset version, number of nodes and first node, by domain, name and reason.
     found: HashMap<(String, String, String), (Option<i64>, usize, NodeId)>,
 }
 
@@ -232,7 +246,7 @@ impl<'m> Unsupported<'m> {
         Unsupported { model, opsets: model.opsets(), found: HashMap::new() }
     }
 
-    /// Adds nodes of the kind of one.
+    /// Adds nodes of the operator of `node`.
     pub(crate) fn add(&mut self, node: NodeId, nodes: usize, why: String) {
         let domain = self.model.domain_of(node).into_owned();
         let opset = self.opsets.get(&*domain).copied();

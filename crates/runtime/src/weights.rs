@@ -1,13 +1,12 @@
-//! Packed constants that the sessions of a model share.
+//! Packed constants shared between the sessions of a model.
 //!
-//! What a kernel makes of a constant depends on the bytes of the constant and on a few decisions,
-//! its [`Form`]. A session that is made while another holds the same bytes in the same form takes
-//! that. Constants are told apart by where their bytes are, which costs nothing; bytes that only
-//! look alike are packed again.
+//! The packed form of a constant depends on its bytes and on a few decisions, its [`Form`]. If
+//! another session holds the bytes in that form, a new session shares it. Constants are identified
+//! by the address of their bytes, which costs nothing; equal bytes elsewhere are packed again.
 //!
-//! What kernels read as it is leaves the mapped file that it is in: another program may change or
-//! shorten the file while the session lives. Sessions of a model share these copies too, which are
-//! told apart by where in the file the bytes are.
+//! Constants that kernels read unpacked are copied out of mapped files, as another program may
+//! change or truncate the file while the session lives. Sessions of a model share these copies too,
+//! identified by their position in the file.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -24,78 +23,78 @@ use crate::account::Account;
 use crate::error::{KernelError, fail};
 use crate::precision::Precision;
 
-/// A constant, for kernels that take it in in a form of their own.
+/// Constant that a kernel may pack.
 #[derive(Clone, Copy)]
 pub(crate) struct Weight<'a> {
     pub(crate) data_type: DataType,
     pub(crate) dims: &'a [usize],
     pub(crate) elements: Elements<'a>,
-    /// Whether the file stores it as it is.
+    /// Whether the file stores its bytes.
     pub(crate) stored: bool,
 }
 
-/// The elements of a constant.
+/// Elements of a constant.
 #[derive(Clone, Copy)]
 pub(crate) enum Elements<'a> {
     All(&'a Tensor),
-    /// One throughout, given as a tensor of one element.
+    /// One repeated element, given as a tensor of one element.
     Fill(&'a Tensor),
-    /// They have not been computed, because the session is only looked at.
+    /// Not computed, because the session is only inspected.
     Unmade,
 }
 
 impl Weight<'_> {
-    /// How many elements there are.
+    /// Returns the number of elements.
     pub(crate) fn len(&self) -> usize {
         self.dims.iter().product()
     }
 }
 
-/// Where sessions find what others have packed. Clones are the same place; it keeps nothing alive
-/// by itself.
+/// Cache of packed constants, shared between sessions. Clones refer to one cache, which keeps no
+/// constant alive by itself.
 #[derive(Clone, Default)]
 pub struct SharedWeights(Arc<Mutex<Entries>>);
 
 #[derive(Default)]
 struct Entries {
-    packed: HashMap<Key, Weak<dyn Any + Send + Sync>>,
-    /// By bytes that are mapped, or lie where kernels cannot read them: their copies.
+    packed: HashMap<WeightKey, Weak<dyn Any + Send + Sync>>,
+    /// Copies of bytes that are mapped or unaligned, by the bytes' position.
     copies: HashMap<BufferName, BufferName>,
-    /// With so many packed constants it is time to look for those that nobody uses any more.
+    /// Number of packed constants at which unused ones are removed.
     sweep_at: usize,
-    /// With so many copies it is time to look for those that are gone.
+    /// Number of copies at which dropped ones are removed.
     sweep_copies_at: usize,
 }
 
 #[derive(PartialEq, Eq, Hash)]
-struct Key {
+struct WeightKey {
     bytes: BufferName,
     data_type: DataType,
     dims: Dims,
     form: Form,
 }
 
-/// What is made of a constant.
+/// Packed form of a constant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
-    /// The right operand of products; `transposed` if the constant is its transpose.
+    /// Right operand of products; `transposed` if the constant is its transpose.
     Right { isa: Isa, precision: Precision, transposed: bool },
-    /// The weights of a convolution, each channel multiplied with a number if there are some.
+    /// Weights of a convolution, each channel multiplied by its number in `scale`, if given.
     Convolution { isa: Isa, params: ConvParams, algorithm: Algorithm, scale: Option<Bits> },
 }
 
-/// Numbers that are the same if their bits are.
+/// Numbers that are compared by their bits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Bits(Box<[u64]>);
 
 impl Bits {
-    pub(crate) fn of(numbers: &[f64]) -> Bits {
+    pub(crate) fn new(numbers: &[f64]) -> Bits {
         Bits(numbers.iter().map(|number| number.to_bits()).collect())
     }
 }
 
 impl SharedWeights {
-    /// How many packed constants sessions hold.
+    /// Returns the number of packed constants that sessions hold.
     pub fn in_use(&self) -> usize {
         let entries = self.entries();
         let packed = entries.packed.values();
@@ -117,7 +116,7 @@ impl SharedWeights {
             if bytes.is_mapped() { bytes.unmapped() } else { Buffer::copy_of(bytes.as_ref()) };
         let copy = copy?;
         let mut entries = self.entries();
-        // Another session may have been made meanwhile.
+        // Another session may have copied them meanwhile.
         if let Some(found) = find(&entries) {
             return Ok(found);
         }
@@ -129,8 +128,8 @@ impl SharedWeights {
         Ok(copy)
     }
 
-    /// A tensor with its elements outside of mapped files.
-    pub(crate) fn unmapped(&self, tensor: Tensor) -> Result<Tensor, TensorError> {
+    /// Copies the elements of a tensor out of mapped files.
+    pub(crate) fn copy_if_mapped(&self, tensor: Tensor) -> Result<Tensor, TensorError> {
         match tensor.buffer().filter(|bytes| bytes.is_mapped()) {
             Some(bytes) => {
                 let copy = self.copy_of(bytes)?;
@@ -140,7 +139,7 @@ impl SharedWeights {
         }
     }
 
-    /// Number of bytes of copies that sessions hold.
+    /// Returns the number of bytes of copies that sessions hold.
     pub fn copied_bytes(&self) -> usize {
         let entries = self.entries();
         let copies = entries.copies.values();
@@ -151,12 +150,12 @@ impl SharedWeights {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find<T: Any + Send + Sync>(&self, key: &Key) -> Option<Arc<T>> {
+    fn find<T: Any + Send + Sync>(&self, key: &WeightKey) -> Option<Arc<T>> {
         let found = self.entries().packed.get(key).and_then(Weak::upgrade);
         found?.downcast().ok()
     }
 
-    fn keep<T: Any + Send + Sync>(&self, key: Key, packed: &Arc<T>) {
+    fn keep<T: Any + Send + Sync>(&self, key: WeightKey, packed: &Arc<T>) {
         let mut entries = self.entries();
         if entries.packed.len() >= entries.sweep_at {
             entries.packed.retain(|_, packed| packed.strong_count() > 0);
@@ -167,24 +166,23 @@ impl SharedWeights {
     }
 }
 
-/// Limit: bytes that packed forms of constants of one value may take in a session: they cost the
-/// file nothing.
+/// Limit: bytes of packed fills in a session, which cost the file nothing.
 const FILL_BYTES: usize = 1 << 30;
 
-/// Packs the constants of a session and counts what the file does not store.
+/// Packer of a session's constants, which charges those that the file does not store.
 pub(crate) struct Packer<'a> {
     shared: &'a SharedWeights,
     pub(crate) account: &'a Account,
-    /// Bytes that constants of one value may still take.
+    /// Bytes that packed fills may still take.
     fills_left: Cell<usize>,
-    /// Whether nothing is packed in fact, because the session is only looked at.
+    /// Whether nothing is actually packed, because the session is only inspected.
     looks: bool,
 }
 
-/// What a kernel has of a constant that it took in.
+/// Constant that a kernel has packed.
 pub(crate) enum Packed<T> {
     Made(Arc<T>),
-    /// The session is only looked at.
+    /// The session is only inspected.
     Outline,
 }
 
@@ -197,9 +195,9 @@ impl<T> Packed<T> {
     }
 }
 
-/// What a run computes with.
+/// Data that a run computes with.
 pub(crate) enum Prepared<T> {
-    /// For later runs as well.
+    /// Kept for later runs.
     Kept(Arc<T>),
     ForThisRun(T),
 }
@@ -223,13 +221,13 @@ impl<'a> Packer<'a> {
         self.looks
     }
 
-    /// A tensor of the model for a kernel that keeps it, outside of mapped files.
-    pub(crate) fn kept(&self, tensor: &Tensor) -> Result<Tensor, TensorError> {
-        if self.looks { Ok(tensor.clone()) } else { self.shared.unmapped(tensor.clone()) }
+    /// Copies a tensor out of mapped files for a kernel that keeps it.
+    pub(crate) fn keep(&self, tensor: &Tensor) -> Result<Tensor, TensorError> {
+        if self.looks { Ok(tensor.clone()) } else { self.shared.copy_if_mapped(tensor.clone()) }
     }
 
-    /// The same for looking only.
-    pub(crate) fn looking(&self) -> Packer<'a> {
+    /// Returns a packer that does not pack.
+    pub(crate) fn for_inspection(&self) -> Packer<'a> {
         Packer {
             shared: self.shared,
             account: self.account,
@@ -238,8 +236,8 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// A constant in a form that somebody has, or packed now into `bytes`; `None` where these are
-    /// not to be had.
+    /// Returns a constant in a form that a session holds, or packs it into `bytes` bytes; `None` if
+    /// memory is refused.
     pub(crate) fn find_or_pack<T, E>(
         &self,
         constant: &Weight<'_>,
@@ -255,7 +253,7 @@ impl<'a> Packer<'a> {
             Elements::Fill(one) => (Some(one), true),
             Elements::Unmade => (None, false),
         };
-        let key = elements.and_then(Tensor::buffer).map(|buffer| Key {
+        let key = elements.and_then(Tensor::buffer).map(|buffer| WeightKey {
             bytes: buffer.name(),
             data_type: constant.data_type,
             dims: constant.dims.into(),
@@ -267,7 +265,7 @@ impl<'a> Packer<'a> {
         if is_fill && bytes > self.fills_left.get() {
             return Ok(None);
         }
-        if !self.looks && !is_to_be_had(bytes) {
+        if !self.looks && !is_available(bytes) {
             return Ok(None);
         }
         if !constant.stored && self.account.charge(bytes).is_err() {
@@ -280,7 +278,7 @@ impl<'a> Packer<'a> {
             Some(elements) if !self.looks => elements,
             _ => return Ok(Some(Packed::Outline)),
         };
-        // Others may pack meanwhile, at worst the same.
+        // Others may pack it at the same time, which only duplicates work.
         let unpacked = Unpacked { elements, is_fill };
         let packed = Arc::new(pack_once(unpacked, pack)?);
         if let Some(key) = key {
@@ -290,9 +288,9 @@ impl<'a> Packer<'a> {
     }
 }
 
-/// Whether the system would give as much memory. Packing itself cannot go on without.
-fn is_to_be_had(bytes: usize) -> bool {
-    /// Limit: bytes below which the system is not asked.
+/// Whether the system grants that much memory. Packing itself cannot handle a refusal.
+fn is_available(bytes: usize) -> bool {
+    /// Limit: bytes below which no refusal is expected.
     const WORTH_ASKING: usize = 16 << 20;
     bytes < WORTH_ASKING || Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
 }
@@ -303,36 +301,36 @@ impl fmt::Debug for SharedWeights {
     }
 }
 
-/// The bytes of a constant that is being packed.
+/// Bytes of a constant that is being packed.
 #[derive(Clone, Copy)]
 pub(crate) struct Unpacked<'a> {
     elements: &'a Tensor,
-    /// Whether the only element is that of all places.
+    /// Whether the only element is repeated.
     is_fill: bool,
 }
 
 impl<'a> Unpacked<'a> {
-    /// The bytes of the one element that all places have, if that is so.
+    /// Returns the bytes of the repeated element, if the constant is a fill.
     pub(crate) fn fill(&self) -> Option<&'a [u8]> {
         self.is_fill.then(|| self.elements.bytes())
     }
 
-    /// All of them, to be read in any order.
-    pub(crate) fn at_once(&self) -> &'a [u8] {
+    /// Returns all bytes, to be read in any order.
+    pub(crate) fn read_all(&self) -> &'a [u8] {
         if let Some(buffer) = self.elements.buffer() {
             buffer.fetch_pages();
         }
         self.elements.bytes()
     }
 
-    /// All of them, to be read range after range: [`Unpacked::next`] is told of each.
-    pub(crate) fn in_order(&self) -> &'a [u8] {
+    /// Returns all bytes, to be read range by range, each announced by [`Unpacked::announce`].
+    pub(crate) fn read_in_order(&self) -> &'a [u8] {
         self.elements.bytes()
     }
 
-    /// Ranges are of one size, but for the last. Memory that only holds a copy of what is before
-    /// them in a file is given back.
-    pub(crate) fn next(&self, range: Range<usize>) {
+    /// Announces the next range. Ranges have one size, except for the last. Frees the pages before
+    /// it, if they only cache a file.
+    pub(crate) fn announce(&self, range: Range<usize>) {
         let Some(buffer) = self.elements.buffer() else {
             return;
         };
@@ -344,8 +342,7 @@ impl<'a> Unpacked<'a> {
     }
 }
 
-/// Lets `pack` read the bytes of a constant once; memory that only holds a copy of a file is given
-/// back afterwards.
+/// Calls `pack` on the bytes of a constant, and frees pages that only cache a file afterwards.
 fn pack_once<R>(constant: Unpacked<'_>, pack: impl FnOnce(Unpacked<'_>) -> R) -> R {
     let packed = pack(constant);
     if let Some(buffer) = constant.elements.buffer() {
@@ -389,7 +386,7 @@ mod tests {
         assert!(Arc::ptr_eq(&kept[0], &pack(DataType::Float16)));
     }
 
-    /// Notes what is done with its pages.
+    /// Records the operations on its pages.
     #[derive(Default)]
     struct Noting {
         bytes: Vec<u8>,
@@ -419,9 +416,9 @@ mod tests {
         let constant = Tensor::from_buffer(DataType::Float, [5, 4], buffer).unwrap();
         let unpacked = Unpacked { elements: &constant, is_fill: false };
         pack_once(unpacked, |constant| {
-            assert_eq!(constant.in_order().len(), 80);
+            assert_eq!(constant.read_in_order().len(), 80);
             for range in [0..32, 32..64, 64..80] {
-                constant.next(range);
+                constant.announce(range);
             }
         });
         let noted = pages.noted.lock().unwrap().clone();

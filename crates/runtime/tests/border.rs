@@ -1,4 +1,4 @@
-//! What is given to a model and what it gives, where that is not a dense tensor.
+//! Inputs and outputs that are not dense tensors.
 
 use sardonyx_model::{Model, NoExternalData, Type, read_value, write_value};
 use sardonyx_runtime::{Options, RunError, Session};
@@ -14,14 +14,14 @@ fn model(ir: i64, graph: &str) -> Model {
     parsed.unwrap_or_else(|error| panic!("{error:?}\n{graph}")).model
 }
 
-fn limited(graph: &str, memory_limit: Option<usize>) -> Session {
+fn compile_with_limit(graph: &str, memory_limit: Option<usize>) -> Session {
     let mut options = Options::with_threads(1);
     options.memory_limit = memory_limit;
     Session::compile(&model(10, graph), &NoExternalData, &options).unwrap()
 }
 
 fn session(graph: &str) -> Session {
-    limited(graph, None)
+    compile_with_limit(graph, None)
 }
 
 fn run(session: &Session, inputs: &[(&str, Value)]) -> Result<Vec<Value>, RunError> {
@@ -71,7 +71,7 @@ fn values_of_every_kind_pass_through() {
         let graph = format!("g ({ty} x) => ({ty} y) {{ y = Identity (x) }}");
         let session = session(&graph);
         let declared = session.inputs()[0].ty().unwrap().clone();
-        // From memory, and from a file whose elements lie anywhere.
+        // Values in memory, and in a file with unaligned elements.
         let mut bytes = vec![b'.'; 1];
         bytes.extend(write_value(&value, "x").unwrap());
         let end = bytes.len();
@@ -85,7 +85,7 @@ fn values_of_every_kind_pass_through() {
     }
 }
 
-/// A field of a message with its bytes.
+/// Encodes a field of a message.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat()
 }
@@ -242,7 +242,7 @@ fn a_name_in_a_sequence_is_no_size_of_other_inputs() {
         let outputs = run(&session(graph), &inputs(i)).unwrap();
         assert_eq!(outputs, [y.into(), floats(&[1.0, 1.0]).into()]);
     }
-    // Unless the caller says which size it is.
+    // Unless the caller fixes the size.
     let mut options = Options::with_threads(1);
     options.dims = vec![("N".to_string(), 2)];
     let fixed = Session::compile(&model(10, graph), &NoExternalData, &options).unwrap();
@@ -307,7 +307,8 @@ fn optional_inputs_may_be_left_out() {
             else_branch = b () => (float[2] f) { f = Neg (x) }
         >
     }";
-    // Before version 8 of the format there are no optionals: the checker warns, and the model runs.
+    // Version 8 of the format introduced optionals: for earlier ones the checker warns, and the
+    // model runs.
     for ir in [7, 8, 10] {
         let options = Options::with_threads(1);
         let session = Session::compile(&model(ir, graph), &NoExternalData, &options).unwrap();
@@ -321,7 +322,7 @@ fn optional_inputs_may_be_left_out() {
         }
         let outputs = run(&session, &[("x", x.clone().into())]).unwrap();
         assert_eq!(outputs[0], floats(&[-1.0, -2.0]).into());
-        // Views of the caller's memory, and memory of the caller for what comes out.
+        // Views of the caller's memory as inputs, and memory of the caller for outputs.
         for (given, expected) in [(Some(&o), [11.0, 22.0]), (None, [-1.0, -2.0])] {
             let mut y = [0f32; 2];
             let mut inputs: Vec<(&str, TensorView<'_>)> = vec![("x", x.view())];
@@ -347,7 +348,7 @@ fn sparse_tensors_are_dense_within() {
     let b = whole(&[1.0, 2.0, 3.0, 4.0, 0.0, 6.0]);
     let y = whole(&[-1.0, 2.0, -3.0, -4.0, 0.0, -1.0]);
     let z = sparse(&[2, 3], &[1, 5], &[8.0, 30.0]);
-    // Either may be given for the other.
+    // Dense and sparse values are interchangeable.
     for (a, b) in [
         (Value::from(a.clone()), Value::from(b.clone())),
         (a.to_dense().unwrap().into(), b.clone().into()),
@@ -366,7 +367,8 @@ fn what_sparse_tensors_stand_for_is_counted() {
     let graph = "g (float[N] x) => (float[N] y) { y = Neg (x) }";
     let large = || Value::from(sparse(&[1 << 20], &[7], &[1.0]));
     assert!(run(&session(graph), &[("x", large())]).is_ok());
-    let error = run(&limited(graph, Some(1 << 20)), &[("x", large())]).unwrap_err().to_string();
+    let error =
+        run(&compile_with_limit(graph, Some(1 << 20)), &[("x", large())]).unwrap_err().to_string();
     assert!(error.contains("'x'") && error.contains("memory limit"), "{error}");
     let huge = Value::from(sparse(&[1 << 40], &[7], &[1.0]));
     let error = run(&session(graph), &[("x", huge)]).unwrap_err().to_string();
@@ -375,7 +377,7 @@ fn what_sparse_tensors_stand_for_is_counted() {
 
 #[test]
 fn growing_sequences_end_at_the_memory_limit() {
-    // Each step puts 64 KB more into the sequence.
+    // Each step appends 64 KB to the sequence.
     let mut text = "g (float[16384] x) => (s64) { s0 = SequenceEmpty ()\n".to_string();
     for index in 0..64 {
         let one = index + 1;
@@ -386,13 +388,13 @@ fn growing_sequences_end_at_the_memory_limit() {
     text += "}";
     let x = || [("x", Value::from(floats(&[0.5; 16384])))];
     let needed = 64 * (65536 + Sequence::ITEM_BYTES);
-    assert!(run(&limited(&text, Some(needed + (1 << 16))), &x()).is_ok());
-    let error = run(&limited(&text, Some(needed / 2)), &x()).unwrap_err().to_string();
+    assert!(run(&compile_with_limit(&text, Some(needed + (1 << 16))), &x()).is_ok());
+    let error = run(&compile_with_limit(&text, Some(needed / 2)), &x()).unwrap_err().to_string();
     assert!(error.contains("SequenceInsert") || error.contains("Concat"), "{error}");
     assert!(error.contains("the memory limit is"), "{error}");
-    // So do items that a sequence of nothing much is cut into.
+    // So do the items of a split of a tensor without elements.
     let cut = "g (float[N, 0] x) => (s) { s = SplitToSequence (x) }";
-    let wide = || [("x", Tensor::zeros(DataType::Float, [1 << 40, 0]).unwrap().into())];
-    let error = run(&limited(cut, Some(1 << 30)), &wide()).unwrap_err().to_string();
+    let wide = [("x", Tensor::zeros(DataType::Float, [1 << 40, 0]).unwrap().into())];
+    let error = run(&compile_with_limit(cut, Some(1 << 30)), &wide).unwrap_err().to_string();
     assert!(error.contains("the memory limit is"), "{error}");
 }

@@ -1,23 +1,23 @@
-//! Nodes that compute the same are done once, and nobody can tell by the results: random graphs
-//! that say most things several times give the same bits as they are written and shared.
+//! Tests of common subexpression elimination: random graphs with many duplicates have the same bits
+//! with and without it.
 
 use std::collections::HashMap;
 
 use crate::both_ways;
-use crate::both_ways::{Both, Numbers, bits, compile, inputs, whole};
+use crate::both_ways::{Both, Numbers, bits, compile, complete, inputs};
 use sardonyx_runtime::Optimization;
 
-/// What a node computes, with what it reads as numbers of such.
+/// Operator, and numbers of the computations that are its operands.
 type Computed = (&'static str, Vec<usize>);
 
-/// A graph that is written down node by node.
+/// Graph that is written node by node.
 struct Draft {
     numbers: Numbers,
     body: String,
-    /// What each name stands for; the first is the input.
+    /// Name and number of each computation; the first is the input.
     names: Vec<(String, usize)>,
     known: HashMap<Computed, usize>,
-    /// For each thing that is computed: how many nodes do it, and how many of them are outputs.
+    /// Number of nodes for each computation, and number of them that are outputs.
     times: Vec<(usize, usize)>,
 }
 
@@ -37,11 +37,11 @@ impl Draft {
         }
     }
 
-    /// A name that stands for what `number` is, any of them.
+    /// Returns a random name of computation `number`.
     fn name_of(&mut self, number: usize) -> String {
         let fits = self.names.iter().filter(|(_, what)| *what == number);
         let fits: Vec<&String> = fits.map(|(name, _)| name).collect();
-        fits[self.numbers.below(fits.len())].clone()
+        fits[self.numbers.number_below(fits.len())].clone()
     }
 
     fn node(&mut self, op: &'static str, read: Vec<usize>) {
@@ -57,14 +57,14 @@ impl Draft {
         self.names.push((name, number));
     }
 
-    /// A product with one of the two constants, which several names stand for.
-    fn scaled(&mut self, op: &'static str, value: usize, constant: usize) {
+    /// Adds a product with one of the two constants, each of which has several names.
+    fn add_scaled(&mut self, op: &'static str, value: usize, constant: usize) {
         let value_name = self.name_of(value);
-        let spelling = ["a", "b", "c"][self.numbers.below(3)];
+        let spelling = ["a", "b", "c"][self.numbers.number_below(3)];
         let name = format!("v{}", self.names.len());
         self.body += &format!("{name} = {op} ({value_name}, {spelling}{constant}) ");
         let next = self.times.len();
-        // As numbers of what is read these are free.
+        // Numbers above those of computations stand for the constants.
         let key = (op, vec![value, usize::MAX - constant]);
         let number = *self.known.entry(key).or_insert(next);
         if number == next {
@@ -76,34 +76,34 @@ impl Draft {
 
     fn grow(&mut self, nodes: usize) {
         for _ in 0..nodes {
-            // Few things to choose from: most are chosen twice.
+            // Few choices, so that most are made twice.
             let recent = self.times.len().saturating_sub(4);
-            let pick = |numbers: &mut Numbers| recent + numbers.below(4);
+            let pick = |numbers: &mut Numbers| recent + numbers.number_below(4);
             let most = self.times.len() - 1;
             let (a, b) = (pick(&mut self.numbers).min(most), pick(&mut self.numbers).min(most));
-            match self.numbers.below(3) {
+            match self.numbers.number_below(3) {
                 0 => {
-                    let op = UNARY[self.numbers.below(UNARY.len())];
+                    let op = UNARY[self.numbers.number_below(UNARY.len())];
                     self.node(op, vec![a]);
                 }
                 1 => {
-                    let op = BINARY[self.numbers.below(BINARY.len())];
+                    let op = BINARY[self.numbers.number_below(BINARY.len())];
                     self.node(op, vec![a, b]);
                 }
                 _ => {
-                    let op = SCALED[self.numbers.below(SCALED.len())];
-                    let constant = self.numbers.below(2);
-                    self.scaled(op, a, constant);
+                    let op = SCALED[self.numbers.number_below(SCALED.len())];
+                    let constant = self.numbers.number_below(2);
+                    self.add_scaled(op, a, constant);
                 }
             }
         }
     }
 
-    /// The graph, and how many nodes of it are not needed.
+    /// Completes the graph, and returns it with the number of duplicate nodes.
     fn finish(mut self) -> (String, usize) {
         let mut outputs = Vec::new();
         for (name, number) in &self.names[1..] {
-            if self.numbers.below(4) == 0 {
+            if self.numbers.number_below(4) == 0 {
                 outputs.push(name.clone());
                 self.times[*number].1 += 1;
             }
@@ -133,9 +133,9 @@ fn results_are_the_same_bits() {
         let (graph, gone) = draft.finish();
         let both = Both::new(&graph);
         let shared = both.fused.report().common;
-        // The three constants that nodes hold are equal to two initializers.
+        // The three `Constant` nodes equal two initializers.
         assert_eq!(shared.nodes, gone + 3, "{graph}");
-        let threads = compile(&whole(&graph), Optimization::All, 3);
+        let threads = compile(&complete(&graph), Optimization::All, 3);
         for rows in [1, 4] {
             let given = inputs(&both.plain, &[("N", rows)], seed);
             let expected = both.plain.run(given.clone()).unwrap();
@@ -151,10 +151,10 @@ fn results_are_the_same_bits() {
     }
 }
 
-/// Products pack their weights, and outputs come back under their names.
+/// Checks that products are shared, although they pack weights and outputs have names.
 #[test]
 fn products_are_shared() {
-    let both = both_ways::holds(
+    let both = both_ways::check(
         "g (float[N, 4] x, float[4, 4] w) => (y, z) <float[4] b = {1, 2, 3, 4}, float[4] c = {1, 2, 3, 4}> {
             p = MatMul (x, w) q = Add (p, b) r = Relu (q)
             s = MatMul (x, w) t = Add (s, c) z = Relu (t)
@@ -169,10 +169,10 @@ fn products_are_shared() {
     assert_eq!(products.count(), 1, "{}", both.listing());
 }
 
-/// Only what may change is changed.
+/// Checks that the optimization level decides.
 #[test]
 fn sharing_is_an_optimization() {
-    let text = whole("g (float[N] x) => (y) { a = Relu (x) b = Relu (x) y = Add (a, b) }");
+    let text = complete("g (float[N] x) => (y) { a = Relu (x) b = Relu (x) y = Add (a, b) }");
     for (optimization, nodes) in
         [(Optimization::Off, 0), (Optimization::Basic, 0), (Optimization::All, 1)]
     {
@@ -181,7 +181,7 @@ fn sharing_is_an_optimization() {
     }
 }
 
-/// Large tensors that a file computes from constants are computed once as well.
+/// Checks that large tensors computed from constants are computed once.
 #[test]
 fn what_is_folded_is_folded_once() {
     let graph = "g (float[N, 100] x) => (y) {
@@ -189,9 +189,9 @@ fn what_is_folded_is_folded_once() {
         m = Constant <value_ints = [100]> () b = ConstantOfShape <value = float[1] {2}> (m)
         c = Exp (a) d = Exp (b) p = Add (x, c) q = Add (x, d) y = Mul (p, q)
     }";
-    let both = both_ways::holds(graph, &[&[("N", 2)]], 0.0);
+    let both = both_ways::check(graph, &[&[("N", 2)]], 0.0);
     let report = both.fused.report();
-    // The two constants, the two fillings, the exponentials and the sums.
+    // The two constants, the two fills, the exponentials and the sums.
     assert_eq!(report.common.nodes, 4);
     assert_eq!(report.folded, 3);
     assert_eq!(report.folded_bytes, 2 * 400);

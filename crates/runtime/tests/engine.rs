@@ -1,5 +1,5 @@
-//! What the engine promises whatever the operators are: which models it takes, what it says of
-//! those it does not, and that nothing but the inputs decides the result.
+//! Tests of the engine's guarantees for all operators: accepted models, errors for others, and
+//! results that depend on inputs only.
 
 use crate::draft::{Draft, floats, values};
 use sardonyx_model::{NoExternalData, Type};
@@ -142,8 +142,8 @@ fn inputs_are_held_against_their_declaration() {
     );
 }
 
-/// A network with branches, views, operations in place and residual sums, over dimensions that
-/// vary.
+/// Makes a network with branches, views, operations in place and residual sums, over symbolic
+/// dimensions.
 fn network() -> Draft {
     let weights =
         |count: usize| (0..count).map(|i| ((i * 37 % 101) as f32 - 50.0) / 50.0).collect();
@@ -285,8 +285,7 @@ fn sizes_can_be_fixed_when_the_model_is_compiled() {
 
 #[test]
 fn memory_is_planned_for_sizes_that_shapes_are_computed_from() {
-    // A shape that follows from another shape is a formula when the model is compiled, and numbers
-    // for a run.
+    // A shape that depends on another shape is a formula at compilation, and numbers in a run.
     let draft = Draft::new(13)
         .input("x", &["N", "4"])
         .node("Relu", &["x"], &["a"])
@@ -332,12 +331,13 @@ fn compiling_is_counted_and_steps_are_described() {
         assert_eq!(work > 0, matches!(info.op, "Conv" | "Gemm" | "MatMul"));
         assert!(step.read_bytes > Some(0) && step.written_bytes > Some(0));
     }
-    // A size that is left open is no error.
+    // An unknown size is not an error.
     let open = session.details(&[None]).expect("the declared type");
     assert_eq!(open.steps.len(), steps.len());
 }
 
-/// What a session says of its instruction set in a process of its own, with `SARDONYX_ISA` set.
+/// Returns the instruction set that a session reports in a process of its own, with `SARDONYX_ISA`
+/// set.
 fn session_under(forced: &str) -> String {
     let output = Command::new(std::env::current_exe().expect("this test"))
         .args(["--exact", "engine::says_the_instruction_set", "--nocapture"])

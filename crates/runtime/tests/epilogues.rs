@@ -1,9 +1,10 @@
-//! What a product does at its end: it takes over what may follow it in the order that it can do,
-//! and leaves everything else to steps of their own. Each graph is compared with itself run node by
-//! node.
+//! Tests of epilogue fusion: a product absorbs the operations after it in the order that kernels
+//! support, and leaves all others to steps of their own. Each graph is compared with its nodes run
+//! one by one.
 
 use crate::both_ways::{
-    Both, Numbers, bits, compile, exposed, holds, inputs, one_by_one, same, whole,
+    Both, Numbers, bits, check, check_equal, compile, complete, expose_values, inputs,
+    run_one_by_one,
 };
 use sardonyx_runtime::Optimization;
 use sardonyx_tensor::Tensor;
@@ -30,18 +31,18 @@ fn graph(body: &str) -> String {
     )
 }
 
-/// What products and convolutions took over. Other steps join as well: see `pointwise.rs`.
-fn taken_over(both: &Both) -> Vec<(String, String)> {
-    let is_product = |place: &str| ["MatMul", "Gemm", "Conv"].iter().any(|op| place.contains(op));
+/// Lists the operations that products and convolutions absorbed. Other fusions are in
+/// `pointwise.rs`.
+fn list_fused(both: &Both) -> Vec<(String, String)> {
     let fused = both.fused.fused_steps().into_iter();
-    fused.filter(|(by, _)| is_product(by)).collect()
+    fused.filter(|(by, _)| ["MatMul", "Gemm", "Conv"].iter().any(|op| by.contains(op))).collect()
 }
 
-/// Runs a graph and says how many steps products took over.
+/// Runs a graph and checks the number of steps that products absorbed.
 #[track_caller]
-fn fused(body: &str, expected: usize) {
-    let both = holds(&graph(body), &SIZES, 1e-5);
-    let fused = taken_over(&both);
+fn check_fused(body: &str, expected: usize) {
+    let both = check(&graph(body), &SIZES, 1e-5);
+    let fused = list_fused(&both);
     assert_eq!(fused.len(), expected, "{fused:?}\n{}\n{body}", both.listing());
 }
 
@@ -74,18 +75,18 @@ fn what_follows_in_order_is_taken_over() {
         // An input of the product is the other operand.
         ("q = MatMul (r, u) a = Add (q, r) y = Add (a, p)", 2),
         ("q = MatMul (r, u) a = Mul (r, q) y = Mul (a, p)", 2),
-        // One product for the other.
+        // A product is the other operand of another one.
         ("q = MatMul (r, u) y = Add (p, q)", 1),
         ("q = MatMul (p, u) a = Add (q, b) d = Relu (a) y = Add (d, r)", 2),
     ] {
-        fused(body, expected);
+        check_fused(body, expected);
     }
 }
 
 #[test]
 fn other_orders_are_left() {
     for (body, expected) in [
-        // After an activation or a factor nothing is linear any more.
+        // Not linear after an activation or a factor.
         ("a = Relu (p) y = Add (a, b)", 1),
         ("a = Relu (p) y = Add (a, r)", 1),
         ("a = Relu (p) y = Mul (a, half)", 1),
@@ -95,10 +96,10 @@ fn other_orders_are_left() {
         ("a = Mul (p, r) y = Mul (a, r)", 1),
         ("a = Add (p, b) y = Mul (a, half)", 1),
         ("a = Add (p, r) y = Mul (a, half)", 1),
-        // One of each kind.
+        // One stage of each kind.
         ("a = Add (p, b) y = Add (a, v)", 1),
         ("a = Add (p, r) y = Add (a, r)", 1),
-        // A value that somebody else reads, also as its own partner, or as an output.
+        // A value with other readers, also as both operands, or as an output.
         ("y = Add (p, p)", 0),
         ("y = Mul (p, p)", 0),
         ("a = Relu (p) y = Add (a, p)", 0),
@@ -112,10 +113,10 @@ fn other_orders_are_left() {
         ("y = Div (r, p)", 0),
         ("y = Pow (half, p)", 0),
     ] {
-        fused(body, expected);
+        check_fused(body, expected);
     }
     let output = graph("y = Relu (p)").replace("=> (y)", "=> (y, p)");
-    assert!(taken_over(&holds(&output, &SIZES, 1e-5)).is_empty());
+    assert!(list_fused(&check(&output, &SIZES, 1e-5)).is_empty());
 }
 
 #[test]
@@ -136,11 +137,15 @@ fn what_stretches_is_left() {
         "e = Unsqueeze (r, last) f = Reshape (e, parts1) parts1 = Identity (parts) g1 = ReduceMax (f, last) \
          h = Reshape (g1, rows2) rows2 = Identity (rows) k = Unsqueeze (p, last) y = Add (k, v)",
     ] {
-        let body = body.replace("f = Reshape (e, parts1) parts1 = Identity (parts) g1 = ReduceMax (f, last) h = Reshape (g1, rows2) rows2 = Identity (rows) ", "");
-        let both = holds(&graph(&body), &SIZES, 1e-5);
-        assert!(taken_over(&both).is_empty(), "{}\n{body}", both.listing());
+        let body = body.replace(
+            "f = Reshape (e, parts1) parts1 = Identity (parts) g1 = ReduceMax (f, last) h = \
+                                 Reshape (g1, rows2) rows2 = Identity (rows) ",
+            "",
+        );
+        let both = check(&graph(&body), &SIZES, 1e-5);
+        assert!(list_fused(&both).is_empty(), "{}\n{body}", both.listing());
     }
-    // The product is what is broadcast.
+    // The product is broadcast.
     for (product, other) in
         [("1, S, 12", "N, S, 8"), ("N, 1, 12", "N, S, 8"), ("S, 12", "N, S, 8"), ("T, 12", "S, 8")]
     {
@@ -150,13 +155,13 @@ fn what_stretches_is_left() {
         );
         let sizes: [&[(&str, usize)]; 2] =
             [&[("N", 2), ("S", 5), ("T", 1)], &[("N", 1), ("S", 1), ("T", 1)]];
-        let both = holds(&graph, &sizes, 1e-5);
-        assert!(taken_over(&both).is_empty(), "{}\n{graph}", both.listing());
+        let both = check(&graph, &sizes, 1e-5);
+        assert!(list_fused(&both).is_empty(), "{}\n{graph}", both.listing());
     }
-    // One column, and a bias of many.
+    // A product of one column, and a bias of many.
     let graph = "g (float[N, 12] x, float[12, 1] w, float[8] b) => (y) { p = MatMul (x, w) y = Add (p, b) }";
-    let both = holds(graph, &[&[("N", 3)]], 1e-5);
-    assert!(taken_over(&both).is_empty());
+    let both = check(graph, &[&[("N", 3)]], 1e-5);
+    assert!(list_fused(&both).is_empty());
 }
 
 #[test]
@@ -169,7 +174,8 @@ fn reshapes_do_not_stand_between() {
         ),
         ("a = Add (p, b) f = Reshape (a, parts) y = Relu (f)", 2),
         (
-            "a = Add (p, b) f = Reshape (a, parts) d = Relu (f) q = Reshape (r, parts) e = Mul (d, q) y = Reshape (e, same)",
+            "a = Add (p, b) f = Reshape (a, parts) d = Relu (f) q = Reshape (r, parts) e = Mul (d, q) y = Reshape (e, \
+             same)",
             3,
         ),
         ("q = Reshape (r, rows) f = Reshape (p, rows) y = Add (f, q)", 1),
@@ -178,14 +184,14 @@ fn reshapes_do_not_stand_between() {
         ("f = Reshape (p, parts) y = Add (f, four)", 0),
         ("f = Reshape (p, flat) y = Mul (f, half)", 1),
         ("f = Reshape (p, parts) a = Add (f, four) g1 = Reshape (a, same) y = Add (g1, b)", 0),
-        // What changes the order is no reshape.
+        // A permutation is not a reshape.
         ("t = Transpose <perm = [1, 0, 2]> (p) y = Add (t, b)", 0),
         ("t = Transpose <perm = [1, 0, 2]> (p) y = Relu (t)", 0),
     ] {
         let graph =
             graph(body).replace("float half =", "float[4] four = {1, 2, 3, 4}, float half =");
-        let both = holds(&graph, &SIZES[..3], 1e-5);
-        let found = taken_over(&both);
+        let both = check(&graph, &SIZES[..3], 1e-5);
+        let found = list_fused(&both);
         assert_eq!(found.len(), expected, "{found:?}\n{}\n{body}", both.listing());
     }
 }
@@ -198,17 +204,19 @@ fn the_other_operand_may_be_a_view() {
         "e = Concat <axis = 2> (r, x) q = Slice (e, zero, eight, last) a = Add (p, q) y = Relu (a)",
         "e = Concat <axis = 2> (r, x) q = Slice (e, zero, eight, last) a = Gelu (p) y = Mul (q, a)",
         "q = Expand (n, wide) a = Add (p, q) y = Relu (a)",
-        "e = Transpose <perm = [1, 0, 2]> (r) q = Exp (e) t = Transpose <perm = [1, 0, 2]> (q) a = Add (p, t) y = Mul (a, t)",
+        "e = Transpose <perm = [1, 0, 2]> (r) q = Exp (e) t = Transpose <perm = [1, 0, 2]> (q) a = Add (p, t) y = Mul \
+         (a, t)",
         "e = Exp (x) q = Slice (e, zero, eight, last) m = MatMul (e, w) a = Add (m, q) d = Relu (a) y = Add (d, p)",
         "g1 = Gather <axis = 0> (two, i0) a = Add (p, g1) y = Relu (a)",
     ] {
         let graph = graph(body).replace(
             "float half =",
-            "int64[1] zero = {0}, int64[1] eight = {8}, int64[3] wide = {1, 5, 1}, float[2, 8] two = {1, 2, 3, 4, 5, 6, 7, 8, \
+            "int64[1] zero = {0}, int64[1] eight = {8}, int64[3] wide = {1, 5, 1}, float[2, 8] two = {1, 2, 3, 4, 5, \
+             6, 7, 8, \
              9, 10, 11, 12, 13, 14, 15, 16}, int64 i0 = {1}, float half =",
         );
         let sizes = if body.contains("wide") { &SIZES[..1] } else { &SIZES[..] };
-        holds(&graph, sizes, 1e-5);
+        check(&graph, sizes, 1e-5);
     }
 }
 
@@ -219,8 +227,8 @@ fn each_product_of_a_batch_has_its_own_part() {
         let graph = format!(
             "g (float[N, 4, S] a, float[N, S, 6] b, float[N, 4, 6] r) => (y) {{ p = MatMul (a, b) y = {op} (p, r) }}"
         );
-        let both = holds(&graph, &SIZES, 1e-5);
-        assert_eq!(taken_over(&both).len(), expected, "{}", both.listing());
+        let both = check(&graph, &SIZES, 1e-5);
+        assert_eq!(list_fused(&both).len(), expected, "{}", both.listing());
     }
 }
 
@@ -261,8 +269,8 @@ fn convolutions_and_general_products_have_tails_as_well() {
         ("a = Mul (p, half) b1 = Add (a, r) s = Gelu (b1) y = Mul (x, s)", 4),
         ("a = Add (p, r) y = Mul (a, half)", 1),
     ] {
-        let both = holds(&conv(body), &SIZES[..3], 1e-5);
-        assert_eq!(taken_over(&both).len(), expected, "{}\n{body}", both.listing());
+        let both = check(&conv(body), &SIZES[..3], 1e-5);
+        assert_eq!(list_fused(&both).len(), expected, "{}\n{body}", both.listing());
     }
     let gemm = |c: &str, body: &str| {
         format!(
@@ -284,14 +292,14 @@ fn convolutions_and_general_products_have_tails_as_well() {
                 if c.is_empty() { 4 } else { 0 },
             ),
         ] {
-            let both = holds(&gemm(c, body), &SIZES, 1e-5);
-            assert_eq!(taken_over(&both).len(), expected, "{}\n{c}: {body}", both.listing());
+            let both = check(&gemm(c, body), &SIZES, 1e-5);
+            assert_eq!(list_fused(&both).len(), expected, "{}\n{c}: {body}", both.listing());
         }
     }
 }
 
-/// A convolution of four channels, one of depthwise form, one of two groups, and some whose weights
-/// are packed when they run: with the channels of its output.
+/// Convolutions of four channels, depthwise, of two groups, and some whose weights are packed at
+/// run time, with the channels of their output.
 const CONVOLUTIONS: [(&str, usize); 6] = [
     ("p = Conv <pads = [1, 1, 1, 1]> (x, w)", 6),
     ("p = Conv <pads = [1, 1, 1, 1]> (x, w, b)", 6),
@@ -319,8 +327,10 @@ fn convolutions_take_over_what_happens_to_channels() {
             Numbers::new(7).floats(channels).iter().map(|x| (x + 1.5).to_string()).collect();
         format!(
             "g (float[N, 4, S, 6] x, float[6, 4, 3, 3] z, float[{channels}, 1, 1] given) => (y) \
-             <float[6, 4, 3, 3] w = {{{}}}, float[4, 1, 3, 3] d = {{{}}}, float[6, 2, 3, 3] g = {{{}}}, {}, {}, {}, {}, \
-             float[{channels}] variance = {{{}}}, {}, {}, float[1, {channels}, 1, 1] deep = {{{}}}, float half = {{0.5}}> \
+             <float[6, 4, 3, 3] w = {{{}}}, float[4, 1, 3, 3] d = {{{}}}, float[6, 2, 3, 3] g = {{{}}}, {}, {}, {}, \
+             {}, \
+             float[{channels}] variance = {{{}}}, {}, {}, float[1, {channels}, 1, 1] deep = {{{}}}, float half = \
+             {{0.5}}> \
              {{ {conv} {body} }}",
             list(216, 1),
             list(36, 2),
@@ -358,14 +368,14 @@ fn convolutions_take_over_what_happens_to_channels() {
             ("a = Mul (p, s) y = Add (a, given)", 1 + usize::from(!has_bias(conv))),
             ("a = Add (p, given) y = Mul (a, s)", usize::from(!has_bias(conv))),
             ("y = Mul (p, given)", 0),
-            // The function comes between.
+            // The function comes in between.
             ("a = Relu (p) y = BatchNormalization (a, gamma, beta, mean, variance)", 1),
         ] {
             let graph = graph(conv, channels, body);
             let sizes: [&[(&str, usize)]; 3] =
                 [&[("N", 2), ("S", 5)], &[("N", 1), ("S", 14)], &[("N", 3), ("S", 1)]];
-            let both = holds(&graph, &sizes, 1e-5);
-            let found = taken_over(&both);
+            let both = check(&graph, &sizes, 1e-5);
+            let found = list_fused(&both);
             assert_eq!(found.len(), expected, "{found:?}\n{}\n{graph}", both.listing());
             for threads in [2, 3, 8] {
                 let session = compile(&both.text, Optimization::All, threads);
@@ -381,7 +391,7 @@ fn convolutions_take_over_what_happens_to_channels() {
 fn convolutions_over_four_axes_read_a_constant_bias() {
     let graph = "g (float[N, 1, 2, 2, 2, 2] x) => (y) <float[2, 1, 1, 1, 1, 1] w = {2, 3}, float[2] b = {0.5, 1}> \
                  { p = Conv (x, w, b) y = Relu (p) }";
-    holds(graph, &[&[("N", 2)]], 1e-6);
+    check(graph, &[&[("N", 2)]], 1e-6);
 }
 
 /// Adds the constant `w{number}` of random numbers.
@@ -397,18 +407,18 @@ fn random_weight(constants: &mut String, seed: u64, number: u64, dims: &[usize])
     format!("w{number}")
 }
 
-/// The last value, and sometimes others that are not inputs.
+/// Selects the last value, and sometimes others that are not inputs.
 fn random_outputs(numbers: &mut Numbers, values: &[(String, usize, usize)]) -> Vec<String> {
     let mut outputs = vec![values[values.len() - 1].0.clone()];
     for (name, ..) in &values[2..] {
-        if numbers.below(8) == 0 && !outputs.contains(name) {
+        if numbers.number_below(8) == 0 && !outputs.contains(name) {
             outputs.push(name.clone());
         }
     }
     outputs
 }
 
-/// A random graph of products, sums, activations and moves over values `[N, rows, cols]`.
+/// Makes a random graph of products, sums, activations and moves over values `[N, rows, cols]`.
 fn random_graph(seed: u64) -> String {
     let mut numbers = Numbers::new(seed);
     let cols = [4usize, 8, 12];
@@ -417,24 +427,27 @@ fn random_graph(seed: u64) -> String {
     let (mut body, mut constants) =
         (String::new(), String::from("float half = {0.5}, float[1] two = {2}"));
     let mut weights = 0;
-    for step in 0..4 + numbers.below(14) {
-        let pick =
-            if numbers.below(5) > 0 { values.len() - 1 } else { numbers.below(values.len()) };
+    for step in 0..4 + numbers.number_below(14) {
+        let pick = if numbers.number_below(5) > 0 {
+            values.len() - 1
+        } else {
+            numbers.number_below(values.len())
+        };
         let (a, rows, width) = values[pick].clone();
         let same: Vec<String> = values
             .iter()
             .filter(|(_, r, c)| (*r, *c) == (rows, width))
             .map(|(name, ..)| name.clone())
             .collect();
-        let other = same[numbers.below(same.len())].clone();
+        let other = same[numbers.number_below(same.len())].clone();
         let name = format!("v{step}");
         let mut weight = |constants: &mut String, dims: &[usize]| {
             weights += 1;
             random_weight(constants, seed, weights, dims)
         };
-        match numbers.below(16) {
+        match numbers.number_below(16) {
             0..=3 => {
-                let to = cols[numbers.below(3)];
+                let to = cols[numbers.number_below(3)];
                 let w = weight(&mut constants, &[width, to]);
                 body += &format!("{name} = MatMul ({a}, {w}) ");
                 values.push((name, rows, to));
@@ -453,16 +466,17 @@ fn random_graph(seed: u64) -> String {
                 values.push((name, rows, width));
             }
             8 => {
-                body += &format!("{name} = Mul ({a}, {}) ", ["half", "two"][numbers.below(2)]);
+                body +=
+                    &format!("{name} = Mul ({a}, {}) ", ["half", "two"][numbers.number_below(2)]);
                 values.push((name, rows, width));
             }
             9 | 10 => {
-                let op = ["Relu", "Gelu", "Tanh", "Sigmoid", "Neg"][numbers.below(5)];
+                let op = ["Relu", "Gelu", "Tanh", "Sigmoid", "Neg"][numbers.number_below(5)];
                 body += &format!("{name} = {op} ({a}) ");
                 values.push((name, rows, width));
             }
             11 => {
-                // Heads split off, transposed, and joined again in another order.
+                // Heads are split, transposed, and joined in another order.
                 constants += &format!(
                     ", int64[4] h{step} = {{0, 0, 2, {}}}, int64[3] j{step} = {{0, 0, {width}}}",
                     width / 2
@@ -477,7 +491,7 @@ fn random_graph(seed: u64) -> String {
                 body += &format!(
                     "t{step} = Transpose <perm = [0, 2, 1]> ({a}) {name} = MatMul (t{step}, {other}) "
                 );
-                // Columns by columns.
+                // A product of columns by columns.
                 values.push((name, width, width));
             }
             13 if width > 4 => {
@@ -508,7 +522,8 @@ fn random_graph(seed: u64) -> String {
     }
     let outputs = random_outputs(&mut numbers, &values);
     format!(
-        "g (float[N, S, 8] x, float[N, S, 4] z) => ({}) <{constants}, int64[1] zero = {{0}}, int64[1] one = {{1}}> {{ {body}}}",
+        "g (float[N, S, 8] x, float[N, S, 4] z) => ({}) <{constants}, int64[1] zero = {{0}}, int64[1] one = {{1}}> {{ \
+         {body}}}",
         outputs.join(", ")
     )
 }
@@ -519,26 +534,28 @@ fn random_graphs() {
     for seed in 1..=200u64 {
         let graph = random_graph(seed);
         let both = Both::new(&graph);
-        count += taken_over(&both).len();
+        count += list_fused(&both).len();
         for sizes in [[("N", 2), ("S", 5)], [("N", 3), ("S", 17)]] {
             let given = inputs(&both.plain, &sizes, seed);
-            let expected = one_by_one(&graph, given.clone());
+            let expected = run_one_by_one(&graph, given.clone());
             let plain = both.plain.run(given.clone()).unwrap();
             let fused = both.fused.run(given.clone()).unwrap();
-            same(&expected, &plain, 1e-5, &both.text);
-            same(&expected, &fused, 1e-5, &both.text);
+            check_equal(&expected, &plain, 1e-5, &both.text);
+            check_equal(&expected, &fused, 1e-5, &both.text);
             let once = bits(&fused);
             assert_eq!(once, bits(&both.fused.run(given).unwrap()), "{}", both.text);
         }
     }
     assert!(count > 100, "{count}");
-    assert!(exposed("g (float[N] x) => (y) { a = Neg (x) y = Neg (a) }").contains("=> (y, a)"));
+    assert!(
+        expose_values("g (float[N] x) => (y) { a = Neg (x) y = Neg (a) }").contains("=> (y, a)")
+    );
 }
 
 #[test]
 fn threads_and_callers_leave_no_trace() {
     for seed in 1..=60u64 {
-        let text = whole(&random_graph(seed));
+        let text = complete(&random_graph(seed));
         let one = compile(&text, Optimization::All, 1);
         let sizes = [[("N", 2), ("S", 33)], [("N", 1), ("S", 70)]];
         let cases: Vec<_> = sizes
@@ -567,11 +584,11 @@ fn threads_and_callers_leave_no_trace() {
     }
 }
 
-/// What a file says of sizes may be false, and they are only seen when it runs.
+/// Checks sizes that differ from the declared ones at run time.
 #[test]
 fn tails_of_other_sizes_than_declared_are_refused() {
     for (op, sizes) in [("Add (p, e)", [1i64, 2]), ("Mul (p, e)", [1, 2]), ("Add (p, e)", [3, 1])] {
-        let text = whole(&format!(
+        let text = complete(&format!(
             "g (float[N, 4] x, float[1, 1] c, int64[2] q) => (y) \
              <float[4, 2] w = {{1, 2, 3, 4, 5, 6, 7, 8}}, float[N, 2] e> \
              {{ e = Expand (c, q) p = MatMul (x, w) y = {op} }}"

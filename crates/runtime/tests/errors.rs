@@ -1,4 +1,4 @@
-//! A node that fails says which node it is, in what it stands, and what it was given.
+//! Tests of the errors of nodes: the node, the nodes around it, and its inputs.
 
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{CompileError, NodeError, Options, RunError, Session};
@@ -16,7 +16,7 @@ fn compile(text: &str, options: &Options) -> Result<Session, CompileError> {
     Session::compile(&model.model, &NoExternalData, options)
 }
 
-/// The error of a run.
+/// Runs a model and returns the error of a node.
 fn failure(text: &str, inputs: &[(&str, Tensor)]) -> NodeError {
     failure_of(&session(text).unwrap(), inputs)
 }
@@ -41,7 +41,7 @@ fn truth(is: bool) -> Tensor {
     Tensor::from_slice([1], &[Bool8::from(is)]).unwrap()
 }
 
-/// Operator and kind of part, for each node of the path.
+/// Lists the operator and kind of part of each node of the path.
 fn path(error: &NodeError) -> Vec<String> {
     let nodes = error.path.0.iter();
     nodes.map(|node| format!("{} {:?}", node.operator, node.part)).collect()
@@ -66,7 +66,7 @@ fn a_node_says_what_it_was_given() {
     assert!(!error.is_constant && error.with.is_empty());
 }
 
-/// Values whose size only data tells have types that no plan knows.
+/// Checks that inputs whose sizes depend on data are described with their dimensions.
 #[test]
 fn inputs_of_sizes_that_data_tells_have_their_dimensions() {
     let error = failure(
@@ -88,7 +88,7 @@ fn a_fused_step_names_the_operators_that_are_in_it() {
     assert_eq!(error.place(), "MatMul node that makes 'p' with Relu");
     assert_eq!((error.with.as_slice(), error.path.0.len()), (&["Relu"][..], 1));
     assert!(error.what.contains("the memory limit is 1000"), "{error}");
-    // Packed weights are among them.
+    // Packed weights are among the inputs.
     assert_eq!(error.given(), "x: float[4, 2], w: float[2, 64]");
 }
 
@@ -119,7 +119,7 @@ fn the_path_leads_through_three_branches() {
     assert_eq!(error.given(), "x: float[4, 2], at: int64[1]");
 }
 
-/// The calls on the way, and a graph of a node in a body.
+/// Checks the path through calls, and through a graph of a node in a body.
 #[test]
 fn the_path_leads_through_functions() {
     let text = "g (float[N, 2] x, int64[K] at, bool[1] c) => (y) {
@@ -160,7 +160,7 @@ fn a_node_of_constants_fails_when_the_session_is_made() {
     }
 }
 
-/// SHAPE-17: as ONNX Runtime, which compares element types and passes over sizes.
+/// Checks SHAPE-17: as in ONNX Runtime, element types are compared and sizes are ignored.
 #[test]
 fn outputs_of_other_types_than_declared() {
     let text = |outputs: &str, nodes: &str| format!("g (float[2] x) => ({outputs}) {{ {nodes} }}");
@@ -190,7 +190,7 @@ fn outputs_of_other_types_than_declared() {
     assert_eq!(session.outputs()[0].ty().unwrap().to_string(), "float[2]");
 }
 
-/// SHAPE-17: what is declared of values inside of a model is compared as what is declared of its
+/// Checks SHAPE-17: declarations of values inside of a model are compared like those of its
 /// outputs, in graphs of nodes too.
 #[test]
 fn inner_values_of_other_types_than_declared() {

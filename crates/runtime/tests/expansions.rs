@@ -1,13 +1,13 @@
-//! Pointwise convolutions inside the depthwise ones that read them: results have the same bits as
-//! one after the other.
+//! Tests of pointwise convolutions inside the depthwise ones that read them: results have the same
+//! bits as without fusion.
 
-use crate::both_ways::{constant, inputs, same, whole};
+use crate::both_ways::{check_equal, complete, constant, inputs};
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{Options, Precision, Session};
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{ParseOptions, parse_model};
 
-/// A stem that gives 16 channels, and an inverted residual block of 64.
+/// Writes a stem of 16 output channels, and an inverted residual block of 64.
 fn block(sizes: &str, stride: usize, kernel: usize, ending: &str) -> String {
     let pad = kernel / 2;
     let mut text = format!("g (float[{sizes}] x) => (y) {{\n");
@@ -47,7 +47,7 @@ fn kernels_in_bands(session: &Session) -> usize {
 #[test]
 fn results_have_the_same_bits() {
     let relu = "high = Relu (deep)\n y = Conv (high, w3)";
-    // The input of the sum is no image of the block.
+    // The other operand of the sum is not an image of the block.
     let sum = "other = Conv <group = 64, pads = [1, 1, 1, 1]> (many, w2)\n y = Add (deep, other)";
     let planes = "y = Sigmoid (deep)";
     for (sizes, stride, kernel, ending, count) in [
@@ -57,12 +57,12 @@ fn results_have_the_same_bits() {
         ("N, 3, H, W", 1, 7, relu, 1),
         // Outputs of a graph are in rows.
         ("N, 3, 64, 48", 1, 3, planes, 0),
-        // Two read what is between.
+        // The intermediate image has two readers.
         ("N, 3, 64, 48", 1, 3, sum, 0),
         // An image of this size stays in the cache.
         ("N, 3, 24, 24", 1, 3, relu, 0),
     ] {
-        let text = whole(&block(sizes, stride, kernel, ending));
+        let text = complete(&block(sizes, stride, kernel, ending));
         for precision in [Precision::Exact, Precision::Fast] {
             let without = compile(&text, 1, |options| {
                 options.without = vec!["expansion".to_string()];
@@ -77,7 +77,7 @@ fn results_have_the_same_bits() {
                     let sizes = [("N", *batch), ("H", 30), ("W", 41)];
                     let x = inputs(&with, &sizes, 7);
                     let expected = without.run(x.clone()).unwrap();
-                    same(&expected, &with.run(x).unwrap(), 0.0, &text);
+                    check_equal(&expected, &with.run(x).unwrap(), 0.0, &text);
                 }
             }
         }
@@ -86,7 +86,7 @@ fn results_have_the_same_bits() {
 
 #[test]
 fn wrong_channels_are_an_error_with_the_place() {
-    let text = whole(&block("N, C, 48, 60", 1, 3, "y = Conv (deep, w3)"));
+    let text = complete(&block("N, C, 48, 60", 1, 3, "y = Conv (deep, w3)"));
     let session = compile(&text, 1, |_| {});
     let x = inputs(&session, &[("N", 1), ("C", 4)], 7);
     let error = session.run(x).unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! Functions of a model, and operators that are functions of others, run as the nodes of their
-//! bodies.
+//! Tests of functions of a model, and of operators that are functions of others: they run as the
+//! nodes of their bodies.
 
 use sardonyx_model::{Model, NoExternalData};
 use sardonyx_runtime::{CompileError, Options, Session, unsupported};
@@ -15,18 +15,18 @@ fn session(text: &str) -> Result<Session, CompileError> {
     Session::compile(&model(text), &NoExternalData, &Options::with_threads(1))
 }
 
-/// The outputs of a model for `x`, of two dimensions.
+/// Runs a model on `x`, of two dimensions.
 fn run(text: &str, dims: [usize; 2], x: &[f32]) -> Vec<Vec<f32>> {
     let x = Value::Tensor(Tensor::from_slice(dims, x).unwrap());
     let outputs = session(text).unwrap().run(vec![("x".to_string(), x)]).unwrap();
-    let numbers = |value: Value| match value {
+    let numbers = outputs.into_iter().map(|(_, value)| match value {
         Value::Tensor(tensor) => tensor.to_vec::<f32>().unwrap(),
         other => panic!("{other:?}"),
-    };
-    outputs.into_iter().map(|(_, value)| numbers(value)).collect()
+    });
+    numbers.collect()
 }
 
-/// FUNC-08, FUNC-26, FUNC-28: attributes of the call, defaults, neither; functions that call
+/// Checks FUNC-08, FUNC-26, FUNC-28: attributes of the call, defaults, neither; functions that call
 /// others, which come before them.
 #[test]
 fn functions_of_a_model_run() {
@@ -54,7 +54,7 @@ fn functions_of_a_model_run() {
     assert_eq!(run(text, [1, 2], &[1.0, -2.0]), expected);
 }
 
-/// FUNC-21, FUNC-22: what a call leaves out is absent in the body.
+/// Checks FUNC-21, FUNC-22: inputs that a call omits are absent in the body.
 #[test]
 fn inputs_and_outputs_may_be_left_out() {
     let text = "<ir_version: 10, opset_import: [\"\": 17, \"local\": 1]>
@@ -75,8 +75,8 @@ fn inputs_and_outputs_may_be_left_out() {
     assert_eq!(run(&text, [1, 2], &[-5.0, 5.0]), expected);
 }
 
-/// FUNC-10+: the imports of a function say what its nodes mean. Before version 13 Softmax takes all
-/// axes from `axis` on as one.
+/// Checks FUNC-10+: the imports of a function decide the versions of its nodes. Before version 13
+/// Softmax reduces all axes from `axis` on.
 #[test]
 fn nodes_of_a_function_have_its_versions() {
     let text = "<ir_version: 10, opset_import: [\"\": 17, \"local\": 1]>
@@ -92,7 +92,7 @@ fn nodes_of_a_function_have_its_versions() {
     assert_eq!(run(text, [2, 2], &[1.0; 4]), [quarter, half]);
 }
 
-/// OPSET-27+: minus the logarithm of the softmax.
+/// Checks OPSET-27+: minus the logarithm of the softmax.
 #[test]
 fn an_operator_without_a_kernel_runs_as_its_function() {
     let text = "<ir_version: 10, opset_import: [\"\": 21]>
@@ -126,29 +126,25 @@ fn what_a_function_cannot_run_is_told_of_with_the_node_that_calls_it() {
     assert!(matches!(refused, CompileError::Unsupported(operators) if operators == listed));
 }
 
-/// FUNC-23-
+/// Checks FUNC-23-: calls with a wrong number of inputs or outputs.
 #[test]
 fn a_call_that_does_not_fit_is_refused() {
     let function = "<domain: \"local\", opset_import: [\"\": 17]> F (v) => (w) { w = Neg (v) }";
-    let refused = |call: &str| {
-        let text = format!(
-            "<ir_version: 10, opset_import: [\"\": 17, \"local\": 1]>
-            g (float[1, 2] x) => (float[1, 2] y) {{ {call} }} {function}"
-        );
-        session(&text).unwrap_err().to_string()
-    };
     for (call, expected) in [
         ("y = local.F (x, x)", "the call has 2 inputs, but the function has 1"),
         ("y, z = local.F (x)", "the call has 2 outputs, but the function has 1"),
     ] {
-        let error = refused(call);
+        let text = format!(
+            "<ir_version: 10, opset_import: [\"\": 17, \"local\": 1]>
+            g (float[1, 2] x) => (float[1, 2] y) {{ {call} }} {function}"
+        );
+        let error = session(&text).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 }
 
-/// OPSET-27+: a node whose kernel knows only a newer form, which the node does not reach, runs as
-/// its body: the one of version 18 has a scale for each group, and how many channels there are is
-/// open.
+/// Checks OPSET-27+: a node that cannot be upgraded to the form of its kernel runs as its body.
+/// That of version 18 has a scale for each group, and the number of channels is unknown.
 #[test]
 fn what_cannot_be_upgraded_runs_as_its_body() {
     let text = |opset: u32, scale: &str| {

@@ -1,13 +1,13 @@
-//! Products with a number for each channel inside the pointwise convolutions that read them:
-//! results have the same bits as one after the other.
+//! Tests of gates inside the pointwise convolutions that read them: results have the same bits as
+//! without fusion.
 
-use crate::both_ways::{constant, inputs, same, whole};
+use crate::both_ways::{check_equal, complete, constant, inputs};
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{Options, Precision, Session};
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{ParseOptions, parse_model};
 
-/// A convolution of 72 channels, the numbers of its channels, and what follows.
+/// Writes a convolution of 72 channels, the gate, and the nodes after it.
 fn block(sizes: &str, ending: &str) -> String {
     let mut text = format!("g (float[{sizes}] x) => (y) {{\n");
     for (name, dims) in [
@@ -61,7 +61,7 @@ fn results_have_the_same_bits() {
         ("N, 3, 12, 12", strided, 0),
         ("N, 3, 12, 12", taps, 0),
     ] {
-        let text = whole(&block(sizes, ending));
+        let text = complete(&block(sizes, ending));
         for precision in [Precision::Exact, Precision::Fast] {
             let without = compile(&text, 1, |options| {
                 options.without = vec!["gate".to_string()];
@@ -76,7 +76,7 @@ fn results_have_the_same_bits() {
                     let sizes = [("N", *batch), ("H", 30), ("W", 41)];
                     let x = inputs(&with, &sizes, 7);
                     let expected = without.run(x.clone()).unwrap();
-                    same(&expected, &with.run(x).unwrap(), 0.0, &text);
+                    check_equal(&expected, &with.run(x).unwrap(), 0.0, &text);
                 }
             }
         }

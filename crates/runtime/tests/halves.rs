@@ -1,7 +1,7 @@
-//! Products with constants in 16 bits: those of narrow models, which lose nothing, and those that
-//! may be rounded.
+//! Tests of products with constants in 16 bits: of narrow models, which lose no precision, and
+//! rounded ones.
 
-use crate::both_ways::{Numbers, compile, inputs, whole};
+use crate::both_ways::{Numbers, compile, complete, inputs};
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{Optimization, Options, Precision, Session};
 use sardonyx_tensor::{Buffer, Value};
@@ -17,14 +17,14 @@ fn bytes(outputs: &[(String, Value)], name: &str) -> Vec<u8> {
     value.as_tensor().unwrap().bytes().to_vec()
 }
 
-/// Each product twice: with a constant, which is packed, and with the same matrix as a value that
-/// is computed.
+/// Writes each product twice: with a constant, which is packed, and with an equal matrix that is
+/// computed.
 fn narrow_model(elem: u8) -> String {
     let mut numbers = Numbers::new(5);
     let (w, t, c) =
         (list(&mut numbers, 40 * 37), list(&mut numbers, 37 * 40), list(&mut numbers, 37));
     let to = format!("Cast <to = {elem}>");
-    whole(&format!(
+    complete(&format!(
         "g (float[M, 40] x, float zero) => (y, y2, t, t2, g, g2) \
          <float[40, 37] wf = {{{w}}}, float[37, 40] tf = {{{t}}}, float[37] cf = {{{c}}}> {{ \
          a = {to} (x) w = {to} (wf) tn = {to} (tf) c = {to} (cf) \
@@ -64,7 +64,7 @@ fn constants_of_narrow_models_are_packed_as_they_are() {
 fn rounded_constants_are_near_and_rows_decide_how_near() {
     let mut numbers = Numbers::new(7);
     let (w, small) = (list(&mut numbers, 64 * 96), list(&mut numbers, 96 * 3));
-    let text = whole(&format!(
+    let text = complete(&format!(
         "g (float[M, 64] x) => (y, z) <float[64, 96] w = {{{w}}}, float[96, 3] s = {{{small}}}> {{ \
          y = MatMul (x, w) z = MatMul (y, s) }}"
     ));
@@ -103,7 +103,7 @@ fn rounded_constants_are_near_and_rows_decide_how_near() {
 fn operands_of_attention_may_be_parts_of_another_value() {
     for elem in [10, 16] {
         let to = format!("Cast <to = {elem}>");
-        let text = whole(&format!(
+        let text = complete(&format!(
             "g (float[2, 3, 24] x) => (y, z) {{ \
              h = {to} (x) q, k, v = Split <axis = 2, num_outputs = 3> (h) \
              a = Attention <q_num_heads = 2, kv_num_heads = 2> (q, k, v) \

@@ -1,4 +1,4 @@
-//! Loops and scans: how often they run, what ends them, what they take. What they compute is in
+//! Tests of loops and scans: number of iterations, cancellation, memory. Results are tested in
 //! `tests/run`.
 
 use std::cell::Cell;
@@ -22,7 +22,7 @@ fn inputs(values: &[(&str, Tensor)]) -> Vec<(String, Value)> {
     values.iter().map(|(name, value)| (name.to_string(), value.clone().into())).collect()
 }
 
-/// A loop without end around a loop of two iterations of two steps.
+/// Infinite loop around a loop of two iterations of two steps.
 const ENDLESS: &str = "<ir_version: 10, opset_import: [\"\": 21]>
     g (float[2] x) => (float[2] y) <int64 two = {2}, bool go = {1}>
     {
@@ -38,7 +38,7 @@ const ENDLESS: &str = "<ir_version: 10, opset_import: [\"\": 21]>
         }>
     }";
 
-fn stopped(session: &Session, options: &RunOptions<'_>) -> (StopReason, String) {
+fn run_until_stopped(session: &Session, options: &RunOptions<'_>) -> (StopReason, String) {
     let x = Tensor::from_slice([2], &[1f32, 2.0]).unwrap();
     match session.run_with(inputs(&[("x", x)]), options) {
         Err(RunError::Stopped(stopped)) => (stopped.reason, stopped.place()),
@@ -59,7 +59,7 @@ fn a_run_without_steps_ends_as_well() {
     let x = Tensor::from_slice([2], &[1f32, 2.0]).unwrap();
     session.run_with(inputs(&[("x", x)]), &options).unwrap();
     flag.stop();
-    let (reason, place) = stopped(&session, &options);
+    let (reason, place) = run_until_stopped(&session, &options);
     assert_eq!(reason, StopReason::Flag);
     assert_eq!(place, "the outputs of the model");
 }
@@ -76,21 +76,21 @@ fn a_loop_without_end_ends_after_at_most_one_more_step() {
             flag.stop();
         }
     };
-    let (reason, place) = stopped(&session, &RunOptions::new().stop(&flag).watch(&watch));
+    let (reason, place) = run_until_stopped(&session, &RunOptions::new().stop(&flag).watch(&watch));
     assert_eq!(reason, StopReason::Flag);
     assert!(place.contains(" in Loop node that makes 'v2' in iteration "), "{place}");
     let end = " of graph 'forever' in Loop node that makes 'y'";
     assert!(place.ends_with(end), "{place}");
-    // No step began after the flag was raised: what came is the ends of the steps around.
+    // No step began after the flag was raised: later events are the ends of enclosing steps.
     assert!(events.get() <= 1003, "{}", events.get());
-    // The session works as before, and so does the flag.
+    // The session and the flag can be reused.
     flag.reset();
     let options =
         RunOptions::new().stop(&flag).deadline(Instant::now() + Duration::from_millis(20));
-    assert_eq!(stopped(&session, &options).0, StopReason::Deadline);
+    assert_eq!(run_until_stopped(&session, &options).0, StopReason::Deadline);
 }
 
-/// Operators whose work is handed out in parts, on inputs of 256 times 256 elements.
+/// Operators whose work is split into chunks, on inputs of 256 times 256 elements.
 const LONG: [(&str, &str); 6] = [
     ("MatMul", "y = MatMul (x, x)"),
     ("Conv", "i = Reshape (x, image) y = Conv <pads = [1, 1, 1, 1]> (i, w)"),
@@ -116,7 +116,7 @@ fn a_long_step_ends_between_its_parts() {
             let asked = Cell::new(0);
             let events = Cell::new(0);
             let watch = |_: StepEvent| events.update(|events| events + 1);
-            // Each step is asked for before it begins; what is more is asked within steps.
+            // Called once before each step; further calls come from within steps.
             let count = || {
                 asked.set(asked.get() + 1);
                 false
@@ -136,7 +136,7 @@ fn a_long_step_ends_between_its_parts() {
                 }
                 other => panic!("{operator} with {threads} threads: {other:?}"),
             }
-            // The session works as before.
+            // The session can be reused.
             let again = session.run(inputs).unwrap();
             assert_eq!(format!("{again:?}"), format!("{whole:?}"), "{operator}");
         }
@@ -146,11 +146,11 @@ fn a_long_step_ends_between_its_parts() {
 #[test]
 fn iterations_of_all_loops_count_together() {
     let session = session(ENDLESS, &Options::with_threads(1));
-    // Each outer iteration comes with two inner ones: the tenth is outer iteration 3.
-    let (reason, place) = stopped(&session, &RunOptions::new().iteration_limit(9));
+    // Each outer iteration has two inner ones: the tenth is outer iteration 3.
+    let (reason, place) = run_until_stopped(&session, &RunOptions::new().iteration_limit(9));
     assert_eq!(reason, StopReason::Iterations(9));
     assert_eq!(place, "iteration 3 of Loop node that makes 'y'");
-    let (_, place) = stopped(&session, &RunOptions::new().iteration_limit(10));
+    let (_, place) = run_until_stopped(&session, &RunOptions::new().iteration_limit(10));
     let expected = "iteration 0 of Loop node that makes 'v2' in iteration 3 of graph 'forever' \
                     in Loop node that makes 'y'";
     assert_eq!(place, expected);
@@ -185,7 +185,7 @@ fn a_loop_that_grows_stops_at_the_memory_limit() {
     assert!(run(14).is_ok(), "memory that a failed run took is free again");
 }
 
-/// A recurrent layer whose states have a size that only the run tells.
+/// Recurrent layer whose states have a size known only at run time.
 const LAYER: &str = "<ir_version: 10, opset_import: [\"\": 21]>
     layer (int64 n, float[N, 3] zero) => (float[N, 3] last, float[K, N, 3] states)
     <float[3, 3] w = {1, 0, 2, 0, 1, 0, -1, 3, 0}, float[3] b = {1, -1, 0.5}>
@@ -212,16 +212,15 @@ fn a_loop_allocates_nothing_after_its_third_iteration() {
         })
         .count_total
     };
-    // The first run makes plans. What is stacked grows by doubling, a few times in 1000 iterations.
+    // The first run makes plans. Stacked outputs grow by doubling, a few times in 1000 iterations.
     allocations(3);
     let (few, many) = (allocations(3), allocations(1000));
     assert!(many <= few + 30, "{few} in 3 iterations, {many} in 1000");
 }
 
-/// A beam search as an exporter writes it: each iteration looks up the last tokens, computes a
-/// state and logits, bans the end for the first `least` iterations, keeps the best of all
-/// continuations, picks the rows of the beams that they continue, and writes the new tokens into a
-/// buffer of fixed length.
+/// Beam search as written by an exporter: each iteration looks up the last tokens, computes a state
+/// and logits, bans the end token for the first `least` iterations, keeps the best continuations,
+/// gathers the rows of their beams, and writes the new tokens into a buffer of fixed length.
 const BEAM_SEARCH: &str = "<ir_version: 10, opset_import: [\"\": 21]>
     beam_search (int64 most, int64 least, int64[B, L] tokens, float[B] scores, float[B, 16] state)
       => (int64[B, L] found, float[B] last_scores, float[B, 16] last_state, float[L] trace, int64[B] lengths)
@@ -319,9 +318,9 @@ const BEAM_SEARCH: &str = "<ir_version: 10, opset_import: [\"\": 21]>
         }>
     }";
 
-/// The results of a beam search of at most `most` iterations, of which the first `least` do not end
-/// it, and how often it allocated.
-fn searched(session: &Session, most: i64, least: i64) -> (Vec<Value>, u64) {
+/// Runs a beam search of at most `most` iterations, of which the first `least` do not end it.
+/// Returns the results and the number of allocations.
+fn search(session: &Session, most: i64, least: i64) -> (Vec<Value>, u64) {
     let far = -1e9;
     let mut given = inputs(&[
         ("most", Tensor::scalar(most)),
@@ -331,7 +330,7 @@ fn searched(session: &Session, most: i64, least: i64) -> (Vec<Value>, u64) {
         ("state", Tensor::zeros(DataType::Float, [4, 16]).unwrap()),
         ("width", Tensor::from_slice([1], &[4i64]).unwrap()),
     ]);
-    // The last one may be a constant.
+    // The last input may be a constant.
     given.truncate(session.inputs().len());
     let mut outputs = Vec::new();
     let count = measure(|| {
@@ -345,9 +344,9 @@ fn searched(session: &Session, most: i64, least: i64) -> (Vec<Value>, u64) {
 fn a_beam_search_allocates_nothing_after_its_third_iteration() {
     let session = session(BEAM_SEARCH, &Options::with_threads(1));
     // The first run makes plans.
-    searched(&session, 3, 2000);
-    let (_, few) = searched(&session, 3, 2000);
-    let (found, many) = searched(&session, 1000, 2000);
+    search(&session, 3, 2000);
+    let (_, few) = search(&session, 3, 2000);
+    let (found, many) = search(&session, 1000, 2000);
     assert_eq!(few, many, "in 3 iterations and in 1000");
     let numbers = |value: &Value| match value {
         Value::Tensor(tensor) => tensor.to_vec::<i64>().unwrap(),
@@ -362,8 +361,7 @@ fn a_beam_search_allocates_nothing_after_its_third_iteration() {
 
 #[test]
 fn values_whose_sizes_only_data_tells_find_their_memory_again() {
-    // How many beams are kept is not known before the search runs, nor is the size of anything that
-    // follows from it.
+    // The number of beams is known only at run time, and so are all sizes that depend on it.
     let text = BEAM_SEARCH.replace(" int64[1] width = {4},", "").replacen(
         ", float[B, 16] state)",
         ", float[B, 16] state, int64[1] width)",
@@ -371,12 +369,12 @@ fn values_whose_sizes_only_data_tells_find_their_memory_again() {
     );
     let (open, known) =
         [text.as_str(), BEAM_SEARCH].map(|text| session(text, &Options::with_threads(1))).into();
-    // Until memory of all sizes is there.
-    (0..3).for_each(|_| drop(searched(&open, 3, 2000)));
-    let (_, few) = searched(&open, 3, 2000);
-    let (found, many) = searched(&open, 1000, 2000);
+    // Until memory of all sizes exists.
+    (0..3).for_each(|_| drop(search(&open, 3, 2000)));
+    let (_, few) = search(&open, 3, 2000);
+    let (found, many) = search(&open, 1000, 2000);
     assert_eq!(few, many, "in 3 iterations and in 1000");
-    assert_eq!(found, searched(&known, 1000, 2000).0);
+    assert_eq!(found, search(&known, 1000, 2000).0);
 }
 
 #[test]
@@ -408,7 +406,7 @@ fn values_that_change_places_find_their_memory_again() {
 #[test]
 fn a_beam_search_ends_when_all_beams_have() {
     let session = session(BEAM_SEARCH, &Options::with_threads(1));
-    let (found, _) = searched(&session, 1000, 5);
+    let (found, _) = search(&session, 1000, 5);
     let Value::Tensor(lengths) = &found[4] else { panic!("no lengths") };
     let lengths = lengths.to_vec::<i64>().unwrap();
     assert!(lengths.iter().all(|length| (6..500).contains(length)), "{lengths:?}");

@@ -1,5 +1,5 @@
-//! The tests of this crate that see it from outside, as one program: each file of its own would be
-//! linked with the whole crate once more.
+//! Integration tests of this crate as one program: each separate program would link the whole crate
+//! once more.
 #![allow(clippy::unwrap_used)]
 
 mod border;

@@ -1,4 +1,4 @@
-//! Maps that go into a model and come out of it.
+//! Tests of maps as inputs and outputs.
 
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{Options, Session};
@@ -7,7 +7,7 @@ use sardonyx_tensor::{
 };
 use sardonyx_text::{ParseOptions, parse_model};
 
-/// The only output for an input `x`, or why there is none.
+/// Runs a graph on an input `x`, and returns the only output or the error.
 fn run(graph: &str, x: Value) -> Result<Value, String> {
     let text = format!("<ir_version: 10, opset_import: [\"\": 21, \"ai.onnx.ml\": 4]>\n{graph}");
     let buffer = Buffer::from_vec(text.into_bytes());
@@ -34,19 +34,19 @@ fn map<const N: usize>(key: DataType, entries: [(MapKey, Tensor); N]) -> Value {
     Value::Map(map)
 }
 
-fn numbered<const N: usize>(entries: [(i64, Tensor); N]) -> Value {
+fn make_int_map<const N: usize>(entries: [(i64, Tensor); N]) -> Value {
     map(DataType::Int64, entries.map(|(key, value)| (MapKey::Signed(key), value)))
 }
 
-fn named<const N: usize>(entries: [(&str, Tensor); N]) -> Value {
-    let key = |text: &str| MapKey::String(text.as_bytes().into());
-    map(DataType::String, entries.map(|(text, value)| (key(text), value)))
+fn make_text_map<const N: usize>(entries: [(&str, Tensor); N]) -> Value {
+    let entries = entries.map(|(text, value)| (MapKey::String(text.as_bytes().into()), value));
+    map(DataType::String, entries)
 }
 
 #[test]
 fn values_in_the_order_of_their_keys() {
-    let floats = || numbered([(3, Tensor::scalar(2.5f32)), (0, Tensor::scalar(-1.0f32))]);
-    let texts = || numbered([(3, one_string("7")), (0, one_string("-2"))]);
+    let floats = || make_int_map([(3, Tensor::scalar(2.5f32)), (0, Tensor::scalar(-1.0f32))]);
+    let texts = || make_int_map([(3, one_string("7")), (0, one_string("-2"))]);
     let tensor = |dims: &[usize], list: &[f32]| Tensor::from_slice(dims, list).unwrap();
     let ints = |dims: &[usize], list: &[i64]| Tensor::from_slice(dims, list).unwrap();
     let sparse = "map_form = \"SPARSE\", max_map = 5";
@@ -111,27 +111,27 @@ fn values_at_the_places_of_a_vocabulary() {
         "g (map(string, double) x) => (y) {
             y = ai.onnx.ml.DictVectorizer <string_vocabulary = [\"a\", \"b\", \"c\"]> (x)
         }",
-        named(doubles),
+        make_text_map(doubles),
     );
     let expected = Tensor::from_slice([3], &[0.0f64, 2.0, 0.0]).unwrap();
     assert_eq!(found.unwrap(), Value::Tensor(expected));
     let graph = "g (map(int64, string) x) => (y) {
         y = ai.onnx.ml.DictVectorizer <int64_vocabulary = [5, 4]> (x)
     }";
-    let found = run(graph, numbered([(4, one_string("four"))]));
+    let found = run(graph, make_int_map([(4, one_string("four"))]));
     assert_eq!(found.unwrap(), Value::Tensor(strings(&[2], &["", "four"])));
     let graph = graph.replace("int64_vocabulary = [5, 4]", "string_vocabulary = [\"a\"]");
-    let found = run(&graph, numbered([(4, one_string("four"))])).unwrap_err();
+    let found = run(&graph, make_int_map([(4, one_string("four"))])).unwrap_err();
     let refusal =
         "attribute 'string_vocabulary' has keys of type string, but the map has keys of type int64";
     assert!(found.contains(refusal), "{found}");
 }
 
-/// In the standard the output has one dimension. ONNX Runtime gives a row, and models that were
-/// made for it declare one.
+/// Checks the rank of the output: 1 in the standard, 2 in ONNX Runtime, so models made for it
+/// declare a row.
 #[test]
 fn values_of_a_vocabulary_are_a_row_where_the_model_says_so() {
-    let doubles = || named([("b", Tensor::scalar(2.0f64))]);
+    let doubles = || make_text_map([("b", Tensor::scalar(2.0f64))]);
     let rows: [(&str, &[usize]); 5] = [
         ("double[2] y", &[2]),
         ("double[] y", &[2]),
@@ -171,15 +171,15 @@ fn scores_by_class() {
         (
             graph("classlabels_int64s = [7, 8]", "int64"),
             [
-                numbered([(7, float(1.0)), (8, float(2.0))]),
-                numbered([(7, float(3.0)), (8, float(4.0))]),
+                make_int_map([(7, float(1.0)), (8, float(2.0))]),
+                make_int_map([(7, float(3.0)), (8, float(4.0))]),
             ],
         ),
         (
             graph("classlabels_strings = [\"a\", \"b\"]", "string"),
             [
-                named([("a", float(1.0)), ("b", float(2.0))]),
-                named([("a", float(3.0)), ("b", float(4.0))]),
+                make_text_map([("a", float(1.0)), ("b", float(2.0))]),
+                make_text_map([("a", float(3.0)), ("b", float(4.0))]),
             ],
         ),
     ];

@@ -1,10 +1,11 @@
-//! What sessions and runs take is counted before it is taken, and bounded by the memory limit.
+//! Tests that memory of sessions and runs is charged before it is allocated, and bounded by the
+//! memory limit.
 
 use std::collections::BTreeSet;
 
 use std::fmt::Write;
 
-use crate::both_ways::{Numbers, whole};
+use crate::both_ways::{Numbers, complete};
 use allocation_counter::measure;
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{CompileError, Optimization, Options, Precision, RunError, Session};
@@ -12,7 +13,7 @@ use sardonyx_tensor::{Buffer, Tensor, Value};
 use sardonyx_text::{ParseOptions, parse_model};
 
 fn compile(graph: &str, change: impl FnOnce(&mut Options)) -> Result<Session, CompileError> {
-    let text = whole(graph);
+    let text = complete(graph);
     let parsed = parse_model(Buffer::from(text.as_bytes().to_vec()), ParseOptions::default());
     let model = parsed.unwrap_or_else(|error| panic!("{error:?}")).model;
     let mut options = Options::with_threads(1);
@@ -34,8 +35,8 @@ fn run(session: &Session, name: &str, value: &Value) -> Result<Vec<Value>, RunEr
     Ok(outputs.into_iter().map(|(_, value)| value).collect())
 }
 
-/// `float[2, 2] w = {0.5, -0.25, …}`
-fn stored(name: &str, dims: &[usize], number: impl Fn(usize) -> f32) -> String {
+/// Writes a constant: `float[2, 2] w = {0.5, -0.25, …}`.
+fn write_constant(name: &str, dims: &[usize], number: impl Fn(usize) -> f32) -> String {
     let mut text = format!("float{dims:?} {name} = {{");
     for index in 0..dims.iter().product() {
         let comma = if index > 0 { ", " } else { "" };
@@ -59,7 +60,7 @@ fn only_what_is_deterministic_is_computed_ahead_of_time() {
         )
     };
     assert_eq!(ops(&session(&graph("Neg"), None)), Vec::<&str>::new());
-    // A random operator as the schema has it, even if this form of it only passes values on.
+    // Dropout is random by its schema, even if this form only copies.
     assert_eq!(ops(&session(&graph("Dropout"), None)), ["Dropout", "Relu"]);
 }
 
@@ -94,7 +95,7 @@ fn a_value_made_of_nothing_is_refused_before_it_is_made() {
     );
     assert!(taken.bytes_max < 2_000_000, "{taken:?}");
 
-    // The same where only the data tells the size, as large as can be said.
+    // A size known only from data, as large as can be expressed.
     let given = "g (int64[1] shape) => (float y) {
         big = ConstantOfShape (shape)
         y = ReduceSum <keepdims = 0> (big)
@@ -114,7 +115,7 @@ fn a_value_made_of_nothing_is_refused_before_it_is_made() {
     }
     let shape = Value::Tensor(Tensor::from_vec([1], vec![1000i64]).unwrap());
     assert_eq!(run(&limited, "shape", &shape).unwrap()[0], Value::Tensor(Tensor::scalar(0.0f32)));
-    // Without a limit it is the system that refuses, and that is an error, too.
+    // Without a limit the system refuses, which is an error, too.
     let shape = Value::Tensor(Tensor::from_vec([1], vec![i64::MAX / 8]).unwrap());
     assert!(run(&session(given, None), "shape", &shape).is_err());
 }
@@ -130,11 +131,11 @@ fn looking_makes_and_packs_nothing() {
             double = Mul (turned, turned)
             z = MatMul (h, double)
         }}",
-        stored("w", &[256, 256], |index| index as f32)
+        write_constant("w", &[256, 256], |index| index as f32)
     );
     let real = session(&graph, None);
     let mut looked = None;
-    // Reading the text takes some as well; the packed forms would take five times as much.
+    // Parsing the text also allocates; the packed forms would take five times as much.
     measure(|| drop(compile(&graph, |options| options.only_looks = true)));
     let taken = measure(|| {
         looked = Some(compile(&graph, |options| options.only_looks = true).unwrap());
@@ -162,11 +163,12 @@ fn looking_makes_and_packs_nothing() {
 
 #[test]
 fn weights_that_are_made_of_stored_ones_are_made_once() {
-    // What takes four times as much as in the file, spelled out from DequantizeLinear, is packed
-    // however much that is.
+    // Values of four times their stored size, decomposed from DequantizeLinear, are packed without
+    // a limit on their number.
     let mut text = String::from("g (float[N, 512] x0) => (x8) <float s = {0.01}");
     for index in 0..8 {
-        let numbers = stored(&format!("w{index}"), &[512, 512], |at| ((at + index) % 7) as f32);
+        let numbers =
+            write_constant(&format!("w{index}"), &[512, 512], |at| ((at + index) % 7) as f32);
         write!(text, ", uint8{}", numbers.strip_prefix("float").unwrap()).unwrap();
     }
     text += "> {";
@@ -184,13 +186,13 @@ fn weights_that_are_made_of_stored_ones_are_made_once() {
     assert_eq!(ops(&whole), ["MatMul"; 8]);
     let packed = whole.report().made_bytes;
     assert_eq!(packed, 8 * 4 * 512 * 512);
-    // One by one: never are all of them there unpacked as well.
+    // One by one: they never exist unpacked all at once.
     let parse_only = measure(|| drop(compile(&text, |options| options.only_looks = true)));
     let both = measure(|| drop(session(&text, None)));
     let more = both.bytes_max - parse_only.bytes_max.min(both.bytes_max);
     assert!(more < packed as u64 + 4 * 4 * 512 * 512, "{more} for {packed}");
-    // Where the limit leaves no room for them, they are computed in each run; results are the same.
-    // Many rows: few are added up in another order where B is not packed.
+    // If the limit leaves no memory for them, they are computed in each run, with equal results.
+    // Uses many rows, as sums of few rows have another order if B is not packed.
     let x = random(3, &[64, 512]);
     let expected = run(&whole, "x0", &x).unwrap();
     let tight = session(&text, Some(5_000_000));
@@ -203,10 +205,10 @@ fn weights_that_are_made_of_stored_ones_are_made_once() {
 
 #[test]
 fn what_is_much_larger_than_what_is_stored_is_computed_by_runs() {
-    // Each is 16 MB made of 4 kB. Four of them are all that is made so; of 80 MB, none.
+    // Each takes 16 MB, computed from 4 kB. Only four are folded; of 80 MB, none.
     let mut text = format!(
         "g (float[N, 1000] x) => (y0, y1, y2, y3, y4, y) <{}, int64[2] many = {{20000, 1000}}",
-        stored("row", &[1000], |index| index as f32)
+        write_constant("row", &[1000], |index| index as f32)
     );
     for index in 0..5 {
         write!(text, ", int64[2] s{index} = {{{}, 1000}}", 4000 - index).unwrap();
@@ -233,12 +235,12 @@ fn what_is_much_larger_than_what_is_stored_is_computed_by_runs() {
     );
 }
 
-/// A graph with a weight that is one number throughout, computed and stored.
+/// Graph with a weight that repeats one number, computed and stored.
 struct Twins {
     input: &'static [usize],
     weight: &'static [usize],
     op: &'static str,
-    /// How the computed weight becomes what the operator reads.
+    /// Node that makes the operator's operand from the computed weight.
     then: &'static str,
 }
 
@@ -279,7 +281,7 @@ fn fills_are_packed_to_the_same_bits() {
                 weight.len(),
                 weight.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
             );
-            let constant = stored("f", weight, |_| -0.37);
+            let constant = write_constant("f", weight, |_| -0.37);
             let constant = constant.strip_prefix("float").unwrap();
             let raw = if elem == "float" { "" } else { "raw " };
             let constant = constant.replace("= {", &format!("= {raw}{{"));
@@ -322,7 +324,7 @@ fn fills_of_one_node_are_packed_once_and_others_read_them_in_full() {
     let session = session(graph, None);
     assert_eq!(session.report().packed, 1);
     let one = 4 * 300 * 300;
-    // Packed once, with panels filled up, and in full for the subtraction, whose result is computed
+    // Packed once, with padded panels, and in full for the subtraction, whose result is computed
     // ahead of time.
     let made = session.report().made_bytes;
     assert!((2 * one..3 * one).contains(&made), "{made}");
@@ -336,8 +338,8 @@ fn fills_of_one_node_are_packed_once_and_others_read_them_in_full() {
 
 #[test]
 fn a_run_takes_no_more_than_the_limit() {
-    // `a` and `b` lie in the arena, `n` and `t` have sizes that only the data tells, `y` and `t`
-    // are given back.
+    // `a` and `b` are in the arena, the sizes of `n` and `t` depend on data, `y` and `t` are
+    // returned.
     let graph = "g (float[N] x) => (y, t) {
         a = Exp (x)
         b = Add (a, x)
@@ -366,12 +368,12 @@ fn a_run_takes_no_more_than_the_limit() {
             other => panic!("{other}"),
         }
     }
-    // What the arena has no room for, and what has memory of its own.
+    // A value that exceeds the arena, and one with memory of its own.
     assert!(refused.contains("Exp") && refused.contains("NonZero"), "{refused:?}");
 }
 
-/// The smallest limit under which a graph runs, to 64 KB, and the most bytes that its run
-/// allocates. Both of a thread of their own: scratch memory stays with a thread.
+/// Measures the smallest limit under which a graph runs, to 64 KB, and the most bytes that its run
+/// allocates. Each runs in a thread of its own, as scratch memory stays with a thread.
 fn counted_and_allocated(graph: &str, inputs: &[(&str, &[usize])]) -> (usize, usize) {
     let inputs: Vec<(String, Value)> = inputs
         .iter()
@@ -394,7 +396,7 @@ fn counted_and_allocated(graph: &str, inputs: &[(&str, &[usize])]) -> (usize, us
 #[test]
 fn scratch_memory_of_products_is_counted_before_it_is_taken() {
     let cases: &[(&str, &[(&str, &[usize])])] = &[
-        // Both operands are packed, or one of them; few rows are read where they lie.
+        // Both operands are packed, or one of them; few rows are read in place.
         (
             "g (float[M, K] a, float[K, N] b) => (float[M, N] y) { y = MatMul (a, b) }",
             &[("a", &[700, 900]), ("b", &[900, 300])],
@@ -407,7 +409,7 @@ fn scratch_memory_of_products_is_counted_before_it_is_taken() {
             "g (float[M, K] a, float[N, K] b) => (float[M, N] y) { y = Gemm <transB = 1> (a, b) }",
             &[("a", &[3, 500]), ("b", &[900, 500])],
         ),
-        // Matrices of a batch that share the right operand are one tall one, gathered.
+        // Matrices of a batch that share the right operand are one tall matrix, gathered.
         (
             "g (float[M, H, K] a, float[K, N] b) => (float[H, M, N] y) {
                 t = Transpose <perm = [1, 0, 2]> (a)

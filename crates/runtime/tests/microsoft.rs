@@ -1,5 +1,5 @@
-//! Operators that ONNX Runtime adds to the standard: what runs, and what is refused why. That
-//! results are right is for `cargo xtask agree microsoft`.
+//! Tests of operators that ONNX Runtime adds to the standard: those that run, and the errors of
+//! others. `cargo xtask agree microsoft` compares results.
 
 use sardonyx_model::{Model, NoExternalData};
 use sardonyx_runtime::{Options, Session, unsupported};
@@ -19,7 +19,7 @@ fn session(graph: &str) -> Session {
     Session::compile(&model(graph), &NoExternalData, &Options::with_threads(1)).unwrap()
 }
 
-/// The elements of the only output for an input `x`.
+/// Runs a graph on an input `x`, and returns the elements of the only output.
 fn run(graph: &str, dims: &[usize], x: &[f32]) -> Vec<f32> {
     let x = Value::from(Tensor::from_vec(dims, x.to_vec()).unwrap());
     let outputs = session(graph).run(vec![("x".to_string(), x)]).unwrap();
@@ -43,7 +43,8 @@ fn what_is_refused_says_why() {
         ),
         (
             "g (float[1, 8, 3, 3] x) => (y) { y = com.microsoft.nchwc.ReorderOutput (x) }",
-            "operator not implemented: ONNX Runtime created it for the memory layout of one machine; use the original model, or save it with ONNX Runtime at the level ORT_ENABLE_EXTENDED",
+            "operator not implemented: ONNX Runtime created it for the memory layout of one machine; use the original \
+             model, or save it with ONNX Runtime at the level ORT_ENABLE_EXTENDED",
         ),
         (
             "g (float[1, 8, 3, 3] x) => (y) { y = com.microsoft.Nonsense (x) }",
@@ -93,7 +94,7 @@ fn operators_of_the_standard_run_before_it_has_them() {
         let graph = format!("g () => (y) {x} {{ y = ThresholdedRelu <alpha = 2.0> (x) }}");
         assert_eq!(run_at(version, &graph), [7.0, 0.0], "{version}");
     }
-    // Its optimizer drops a Cast before it.
+    // The optimizer of ONNX Runtime removes a Cast before it.
     let mixed = "<float16[1, 2] x = raw {7.0, 1.0}, float[2] s = {1.0, 2.0}>";
     for operator in ["LayerNormalization", "SimplifiedLayerNormalization"] {
         let graph = format!("g () => (y) {mixed} {{ y = {operator} <epsilon = 0.0> (x, s) }}");
@@ -102,7 +103,8 @@ fn operators_of_the_standard_run_before_it_has_them() {
     }
 }
 
-/// Two columns of three elements in a block of 16: 1 2 3 and 4 5 6, less a zero point of 8.
+/// Product with two columns of three elements in a block of 16: 1 2 3 and 4 5 6, minus a zero point
+/// of 8.
 const N_BITS: &str = "g (float[M, 3] x) => (y) <
         uint8[2, 1, 8] b = {33, 3, 0, 0, 0, 0, 0, 0, 84, 6, 0, 0, 0, 0, 0, 0},
         float[2, 1] s = {1.0, 10.0}

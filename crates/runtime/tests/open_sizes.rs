@@ -1,7 +1,7 @@
-//! Random networks over images whose sizes only a run knows, down to one pixel and to none: they
-//! give the same with all rewrites and without any.
+//! Random networks over images of symbolic sizes, down to one pixel and to none: results are equal
+//! with all rewrites and without any.
 //!
-//! `NETWORKS=5000` takes so many networks and prints the first seed, which `NETWORKS_SEED` sets.
+//! `NETWORKS=5000` runs that many networks and prints the first seed, which `NETWORKS_SEED` sets.
 //! `NETWORKS_INTO=DIRECTORY` also writes models, inputs and outputs, for other runtimes.
 
 use std::env::var;
@@ -14,20 +14,20 @@ use sardonyx_runtime::{Optimization, RunError, Session};
 use sardonyx_tensor::{Buffer, Value, npy};
 use sardonyx_text::{ParseOptions, parse_model};
 
-use crate::both_ways::{Both, Numbers, bits, compile, inputs, same, whole};
+use crate::both_ways::{Both, Numbers, bits, check_equal, compile, complete, inputs};
 use crate::networks::{self, Network};
 
-/// Networks in a usual run of tests.
+/// Number of networks in a usual run of tests.
 const FEW: u64 = 300;
 
-/// Distance of two results at most, in parts of the largest number of an output.
+/// Maximum difference of two results, relative to the largest number of an output.
 const TOLERANCE: f64 = 2e-5;
 
-/// Numbers of images, and sizes of axes, of runs beside the one that a network is written for.
+/// Numbers of images, and sizes of axes, of runs besides the one that a network is written for.
 const IMAGES: [usize; 4] = [1, 1, 2, 0];
 const SIZES: [usize; 8] = [1, 1, 1, 2, 3, 5, 6, 0];
 
-/// Number of networks, and the seed of the first.
+/// Returns the number of networks, and the seed of the first.
 fn settings() -> (u64, u64) {
     let number = |name: &str| var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let count = number("NETWORKS");
@@ -44,34 +44,34 @@ fn settings() -> (u64, u64) {
     (count.unwrap_or(FEW), seed)
 }
 
-/// Sizes of the runs of a network: those that it is written for, others, and the first ones again,
-/// in memory that the others have left.
+/// Returns the sizes of the runs of a network: those that it is written for, others, and the first
+/// ones again, to reuse memory of the others.
 fn runs(network: &Network, random: &mut Numbers) -> Vec<Vec<(String, usize)>> {
     let with_images = |images: usize, sizes: Vec<(String, usize)>| -> Vec<(String, usize)> {
         [("n".to_string(), images)].into_iter().chain(sizes).collect()
     };
-    let images = [1, 1, 2, 3][random.below(4)];
+    let images = [1, 1, 2, 3][random.number_below(4)];
     let first = with_images(images, network.sizes.clone());
     let mut runs = vec![first.clone()];
     for turn in 0..3 {
-        let mut size = |name: &String| (name.clone(), SIZES[random.below(SIZES.len())]);
+        let mut size = |name: &String| (name.clone(), SIZES[random.number_below(SIZES.len())]);
         let mut sizes: Vec<(String, usize)> =
             network.sizes.iter().map(|(name, _)| size(name)).collect();
         if turn == 0 {
             sizes.iter_mut().for_each(|(_, size)| *size = 1);
         }
-        runs.push(with_images(IMAGES[random.below(IMAGES.len())], sizes));
+        runs.push(with_images(IMAGES[random.number_below(IMAGES.len())], sizes));
     }
     runs.push(first);
     runs
 }
 
-/// A session with all rewrites beside one without any.
+/// Session with all rewrites, and one without any.
 struct Sides {
     plain: Session,
     fused: Session,
     text: String,
-    /// Directory to write models and values into, if any.
+    /// Directory for models and values, if any.
     into: Option<PathBuf>,
 }
 
@@ -92,13 +92,13 @@ impl Sides {
                     write_values(into, &format!("{turn}.in"), &given);
                     write_values(into, &format!("{turn}.out"), &fused);
                 }
-                same(&plain, &fused, TOLERANCE, &format!("{sizes:?}\n{}", self.text));
+                check_equal(&plain, &fused, TOLERANCE, &format!("{sizes:?}\n{}", self.text));
                 Some(bits(&fused))
             }
             (Ok(_), Err(error)) => {
                 panic!("{sizes:?}: only the session with rewrites fails: {error}\n{}", self.text)
             }
-            // A node may fail that nothing needs.
+            // A node without readers may fail.
             (Err(error), _) => {
                 assert!(turn > 0, "{sizes:?}: {error}\n{}", self.text);
                 None
@@ -114,10 +114,10 @@ fn write_values(into: &Path, name: &str, values: &[(String, Value)]) {
     }
 }
 
-/// Makes the network of a seed and runs it for several sizes. Returns how many runs there were.
+/// Writes the network of a seed and runs it for several sizes. Returns the number of runs.
 fn check(seed: u64, into: Option<&Path>) -> usize {
-    let network = networks::open(seed);
-    let text = whole(&network.graph);
+    let network = networks::open_network(seed);
+    let text = complete(&network.graph);
     let into = into.map(|into| into.join(seed.to_string()));
     if let Some(into) = &into {
         fs::create_dir_all(into).unwrap();
@@ -152,7 +152,7 @@ fn random_networks_of_open_sizes_give_the_same_as_without_rewrites() {
     assert!(ran as u64 > 3 * count, "only {ran} of {} runs give outputs", 5 * count);
 }
 
-/// Nodes of weights of these dimensions, all alike.
+/// Writes the nodes of weights of these dimensions, all elements equal.
 fn weights(name: &str, dims: &[usize]) -> String {
     let (rank, dims) = (dims.len(), dims.iter().map(usize::to_string).collect::<Vec<_>>());
     format!(
@@ -162,7 +162,7 @@ fn weights(name: &str, dims: &[usize]) -> String {
     )
 }
 
-/// A graph of an input of open size along each axis after the channels, and of a node for each of
+/// Checks a graph of an input with a symbolic size for each axis after the channels, and of
 /// `nodes`; weights come from [`weights`].
 fn agree(channels: usize, sizes: &[&[usize]], constants: &[(&str, &[usize])], nodes: &str) {
     let constants: String = constants.iter().map(|(name, dims)| weights(name, dims)).collect();

@@ -1,4 +1,5 @@
-//! Images whose channels come last: random networks give the same as node by node in rows.
+//! Tests of images with channels last: random networks have the results of their nodes run one by
+//! one in rows.
 
 use crate::both_ways::{self, Both, inputs};
 use crate::networks;
@@ -8,7 +9,7 @@ use sardonyx_model::Type;
 fn random_networks_give_the_same_as_in_rows() {
     let (mut last, mut shuffled) = (0, 0);
     for seed in 1..=150 {
-        let both = Both::new(&networks::planes(seed));
+        let both = Both::new(&networks::closed_graph(seed));
         both.agree(&[("n", 1)]);
         both.agree(&[("n", 3)]);
         both.agree(&[("n", 0)]);
@@ -104,7 +105,7 @@ fn a_join_whose_parts_lie_in_a_later_one_may_be_read_for_that() {
 #[test]
 fn bits_do_not_depend_on_threads() {
     for seed in 1..=20 {
-        let text = both_ways::whole(&networks::planes(seed));
+        let text = both_ways::complete(&networks::closed_graph(seed));
         let sessions = [1, 2, 3, 8]
             .map(|threads| both_ways::compile(&text, sardonyx_runtime::Optimization::All, threads));
         let given = inputs(&sessions[0], &[("n", 2)], seed);
@@ -119,7 +120,7 @@ fn bits_do_not_depend_on_threads() {
     }
 }
 
-/// Bytes that the join of a network copies.
+/// Measures the bytes that the join of a network copies.
 fn joined_bytes(both: &Both, sizes: &[(&str, usize)]) -> u64 {
     let given = both.inputs(sizes, 1);
     let types: Vec<_> = given

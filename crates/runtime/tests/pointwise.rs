@@ -1,17 +1,19 @@
-//! Functions of elements that follow each other are one step. Each graph is compared, bit for bit,
-//! with itself run node by node.
+//! Tests of pointwise fusion: successive functions are one step. Each graph is compared, bit for
+//! bit, with its nodes run one by one.
 
-use crate::both_ways::{Both, Numbers, Outputs, compile, exposed, inputs, one_by_one, whole};
+use crate::both_ways::{
+    Both, Numbers, Outputs, compile, complete, expose_values, inputs, run_one_by_one,
+};
 use sardonyx_model::Type;
 use sardonyx_runtime::Optimization;
 use sardonyx_tensor::{DataType, Tensor};
 
-/// The last is cut among threads, and into tiles.
+/// Sizes of runs. The last is split among threads, and into tiles.
 const SIZES: [&[(&str, usize)]; 4] =
     [&[("N", 2), ("S", 5)], &[("N", 1), ("S", 1)], &[("N", 0), ("S", 3)], &[("N", 3), ("S", 701)]];
 
-/// Inputs of one element type: `x` and `z` as large as what is computed, the others broadcast to
-/// it.
+/// Writes a graph with inputs of one element type: `x` and `z` have the shape of the result, the
+/// others broadcast to it.
 fn graph(elem: &str, body: &str) -> String {
     let (half, low, high) = match elem {
         "int64" => ("3", "-20", "40"),
@@ -25,10 +27,10 @@ fn graph(elem: &str, body: &str) -> String {
     )
 }
 
-/// The same shapes and bits, but any NaN for a NaN: which of two comes out, processors decide by
-/// the order of operands.
+/// Checks that shapes and bits are equal, except for the kind of NaN: which of two is returned
+/// depends on the order of operands in processors.
 #[track_caller]
-fn exact(expected: &Outputs, found: &Outputs, what: &str) {
+fn check_bits(expected: &Outputs, found: &Outputs, what: &str) {
     fn bits(tensor: &Tensor) -> Vec<u64> {
         match tensor.data_type() {
             DataType::Float => {
@@ -54,30 +56,31 @@ fn exact(expected: &Outputs, found: &Outputs, what: &str) {
     }
 }
 
-/// A graph gives the same bits node by node and with fused steps, for any number of threads.
+/// Checks that a graph has the same bits node by node and with fused steps, for any number of
+/// threads.
 #[track_caller]
-fn holds_exactly(graph: &str) -> Both {
+fn check_exactly(graph: &str) -> Both {
     let both = Both::new(graph);
-    assert!(both.fused().is_empty(), "{}", both.listing());
+    assert!(both.fused_patterns().is_empty(), "{}", both.listing());
     let threaded = compile(&both.text, Optimization::All, 3);
     for (seed, sizes) in SIZES.iter().enumerate() {
         let given = inputs(&both.plain, sizes, seed as u64 + 1);
-        let expected = one_by_one(graph, given.clone());
+        let expected = run_one_by_one(graph, given.clone());
         for session in [&both.plain, &both.fused, &threaded] {
-            // Twice, in memory that the first run has left behind.
+            // Twice, to reuse memory of the first run.
             for _ in 0..2 {
                 let found = session.run(given.clone()).unwrap();
-                exact(&expected, &found, &format!("{sizes:?} {}", both.text));
+                check_bits(&expected, &found, &format!("{sizes:?} {}", both.text));
             }
         }
     }
     both
 }
 
-/// Runs a graph and compares the steps that are left, each with what it took over.
+/// Runs a graph and compares its steps, each with the nodes fused into it.
 #[track_caller]
 fn steps(graph: &str, expected: &[&str]) -> Both {
-    let both = holds_exactly(graph);
+    let both = check_exactly(graph);
     let steps = both.fused.steps();
     let found: Vec<String> = steps
         .iter()
@@ -96,12 +99,12 @@ fn what_follows_joins() {
     for (body, expected) in [
         ("a = Neg (x) y = Exp (a)", &["Neg Exp"][..]),
         ("a = Add (x, z) b = Relu (a) d = Mul (b, half) y = Tanh (d)", &["Add Relu Mul Tanh"]),
-        // Everything that broadcasts, on either side.
+        // Broadcast operands on either side.
         (
             "a = Abs (x) b = Sub (v, a) d = Add (b, c) e = Div (n, d) f = Mul (s, e) g1 = Sub (f, one) y = Max (w, g1)",
             &["Abs Sub Add Div Mul Sub Max"],
         ),
-        // Both operands of the first may broadcast, and the first may be what broadcasts.
+        // Both operands of the first may broadcast, also the first one.
         ("a = Mul (c, n) y = Sub (half, a)", &["Mul Sub"]),
         ("a = Sub (v, x) y = Neg (a)", &["Sub Neg"]),
         (
@@ -116,18 +119,18 @@ fn what_follows_joins() {
             "a = Sum (x, z) b = Min (v, a) d = Max (b, x) y = Softsign (d)",
             &["Sum Min Max Softsign"],
         ),
-        // An operand is as old as the input, or younger than the first.
+        // An operand is computed before the first function, or after it.
         ("a = Sigmoid (x) b = Sub (a, x) d = Add (b, x) y = Mul (x, d)", &["Sigmoid Sub Add Mul"]),
         (
             "a = Neg (x) r = ReduceMax (z, last) b = Add (a, r) y = Exp (b)",
             &["ReduceMax", "Neg Add Exp"],
         ),
-        // Two that end in one: the first goes through.
+        // Two chains that meet: the first one continues.
         (
             "a = Neg (x) b = Exp (a) d = Abs (z) e = Sqrt (d) f = Add (e, b) y = Tanh (f)",
             &["Abs Sqrt", "Neg Exp Add Tanh"],
         ),
-        // Only what stays as it is.
+        // Only while shapes are equal.
         ("a = Neg (c) b = Exp (a) d = Add (b, x) y = Relu (d)", &["Neg Exp", "Add Relu"]),
         ("a = Mul (v, half) b = Add (x, a) d = Neg (b) y = Exp (d)", &["Mul", "Add Neg Exp"]),
         (
@@ -142,17 +145,17 @@ fn what_follows_joins() {
 #[test]
 fn what_others_want_stays() {
     for (body, expected) in [
-        // Read twice, by one or by two.
+        // Read twice, by one step or by two.
         ("a = Neg (x) y = Mul (a, a)", &["Neg", "Mul"][..]),
         ("a = Neg (x) b = Exp (a) y = Add (a, b)", &["Neg", "Exp Add"]),
         (
             "a = Neg (x) b = Exp (a) r = ReduceMax (a, last) y = Add (b, r)",
             &["Neg", "ReduceMax", "Exp Add"],
         ),
-        // As large as one size happens to make it.
+        // Shapes that are equal only for some sizes.
         ("a = Neg (n) y = Add (a, x)", &["Neg", "Add"]),
         ("a = Neg (v) y = Add (a, one)", &["Neg Add"]),
-        // No function of elements, limits that are computed, more than two operands, other types.
+        // Other operations, computed limits, more than two operands, other types.
         ("a = Neg (x) b = Softmax (a) y = Exp (b)", &["Neg", "Softmax", "Exp"]),
         (
             "a = Neg (x) m = ReduceMin <keepdims = 0> (z) y = Clip (a, m)",
@@ -178,7 +181,7 @@ fn what_others_want_stays() {
     }
 }
 
-/// How many nodes each step does.
+/// Returns the number of nodes of each step.
 fn lengths(both: &Both) -> Vec<usize> {
     let steps = both.fused.steps();
     steps.iter().map(|step| 1 + step.with.len()).collect()
@@ -190,13 +193,13 @@ fn chains_have_an_end() {
     for link in 1..40 {
         body += &format!("a{link} = LeakyRelu (a{}) ", link - 1);
     }
-    let both = holds_exactly(&graph("float", &(body + "y = Neg (a39)")));
+    let both = check_exactly(&graph("float", &(body + "y = Neg (a39)")));
     assert_eq!(lengths(&both), [16, 16, 9]);
     let mut body = String::from("a0 = Neg (x) ");
     for link in 1..12 {
         body += &format!("a{link} = Add (a{}, z) ", link - 1);
     }
-    let both = holds_exactly(&graph("float", &(body + "y = Neg (a11)")));
+    let both = check_exactly(&graph("float", &(body + "y = Neg (a11)")));
     assert_eq!(lengths(&both), [8, 5]);
 }
 
@@ -232,11 +235,11 @@ fn over_the_memory_of_what_the_first_reads() {
         // Too small.
         ("r = ReduceMax (z, last) a = Add (r, x) e = Abs (a)", false),
     ] {
-        // In between, where values lie in memory that is planned.
+        // In between, where values are in the arena.
         let body = format!("k = Softmax (z) {body} y = Softmax (e)");
         let graph = graph("float", &body)
             .replace("float half =", "int64[3] same = {0, 0, 8}, float half =");
-        let both = holds_exactly(&graph);
+        let both = check_exactly(&graph);
         let types: Vec<Option<Type>> = inputs(&both.plain, SIZES[0], 1)
             .iter()
             .map(|(_, value)| {
@@ -253,7 +256,7 @@ fn over_the_memory_of_what_the_first_reads() {
     }
 }
 
-/// A random graph of functions of elements, and now and then something else.
+/// Writes a random graph of pointwise functions, and sometimes other nodes.
 fn random_graph(elem: &str, seed: u64) -> String {
     let mut numbers = Numbers::new(seed);
     let (mut wide, mut narrow) = (
@@ -280,21 +283,21 @@ fn random_graph(elem: &str, seed: u64) -> String {
     };
     let binary = ["Add", "Sub", "Mul", "Div", "Max", "Min", "PRelu"];
     let mut body = String::new();
-    for step in 0..3 + numbers.below(20) {
+    for step in 0..3 + numbers.number_below(20) {
         let name = format!("v{step}");
-        let recent = match numbers.below(5) {
-            0 => wide[numbers.below(wide.len())].clone(),
+        let recent = match numbers.number_below(5) {
+            0 => wide[numbers.number_below(wide.len())].clone(),
             _ => wide[wide.len() - 1].clone(),
         };
-        let other = match numbers.below(3) {
-            0 => wide[numbers.below(wide.len())].clone(),
-            _ => narrow[numbers.below(narrow.len())].clone(),
+        let other = match numbers.number_below(3) {
+            0 => wide[numbers.number_below(wide.len())].clone(),
+            _ => narrow[numbers.number_below(narrow.len())].clone(),
         };
-        body += &match numbers.below(13) {
-            0..=3 => format!("{name} = {} ({recent}) ", unary[numbers.below(unary.len())]),
+        body += &match numbers.number_below(13) {
+            0..=3 => format!("{name} = {} ({recent}) ", unary[numbers.number_below(unary.len())]),
             4..=7 => {
-                let op = binary[numbers.below(binary.len())];
-                let is_turned = op != "PRelu" && numbers.below(2) == 0;
+                let op = binary[numbers.number_below(binary.len())];
+                let is_turned = op != "PRelu" && numbers.number_below(2) == 0;
                 let (a, b) = if is_turned { (other, recent) } else { (recent, other) };
                 format!("{name} = {op} ({a}, {b}) ")
             }
@@ -302,7 +305,7 @@ fn random_graph(elem: &str, seed: u64) -> String {
             9 => format!("{name} = Add (c, n) "),
             10 => format!("q{step} = ReduceMax ({recent}, last) {name} = Sub ({recent}, q{step}) "),
             11 => {
-                let small = narrow[numbers.below(narrow.len())].clone();
+                let small = narrow[numbers.number_below(narrow.len())].clone();
                 let made = format!("m{step}");
                 narrow.push(made.clone());
                 format!("{made} = Neg ({small}) {name} = Add ({recent}, {made}) ")
@@ -315,7 +318,7 @@ fn random_graph(elem: &str, seed: u64) -> String {
     }
     let mut outputs = vec![wide[wide.len() - 1].clone()];
     for name in &wide[2..] {
-        if numbers.below(10) == 0 && !outputs.contains(name) {
+        if numbers.number_below(10) == 0 && !outputs.contains(name) {
             outputs.push(name.clone());
         }
     }
@@ -328,30 +331,28 @@ fn random_graphs() {
         let mut joined = 0;
         for seed in seeds {
             let graph = random_graph(elem, seed);
-            joined += holds_exactly(&graph).fused.fused_steps().len();
+            joined += check_exactly(&graph).fused.fused_steps().len();
         }
         assert!(joined > 150, "{elem}: {joined}");
     }
-    assert!(exposed("g (float[N] x) => (y) { a = Neg (x) y = Neg (a) }").contains("=> (y, a)"));
+    assert!(
+        expose_values("g (float[N] x) => (y) { a = Neg (x) y = Neg (a) }").contains("=> (y, a)")
+    );
 }
 
 #[test]
 fn halves_as_well() {
-    let convert = |body: &str| {
-        format!(
-            "g (float[N, S, 8] x, float[N, S, 8] z) => (y) {{ h = Cast <to = 10> (x) k = Cast <to = 10> (z) {body} \
-             y = Cast <to = 1> (e) }}"
-        )
-    };
-    let text = convert("a = Add (h, k) b = Gelu (a) d = Mul (k, b) e = Exp (d)");
-    for text in [text.replace("to = 10", "to = 16"), text] {
+    let text = "g (float[N, S, 8] x, float[N, S, 8] z) => (y) { h = Cast <to = 10> (x) \
+                k = Cast <to = 10> (z) a = Add (h, k) b = Gelu (a) d = Mul (k, b) e = Exp (d) \
+                y = Cast <to = 1> (e) }";
+    for text in [text.replace("to = 10", "to = 16"), text.to_string()] {
         steps(&text, &["Cast", "Cast", "Add Gelu Mul Exp", "Cast"]);
     }
 }
 
 #[test]
 fn nothing_joins_without_optimization() {
-    let text = whole(&graph("float", "a = Neg (x) y = Exp (a)"));
+    let text = complete(&graph("float", "a = Neg (x) y = Exp (a)"));
     for (optimization, expected) in
         [(Optimization::Off, 2), (Optimization::Basic, 2), (Optimization::All, 1)]
     {

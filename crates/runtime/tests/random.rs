@@ -1,5 +1,5 @@
-//! Random numbers over whole runs: seeds of nodes and of sessions, and what must not be computed
-//! ahead of time, once for two nodes, or once for all iterations.
+//! Tests of random numbers over whole runs: seeds of nodes and of sessions, and draws that must not
+//! be folded, merged, or shared by iterations.
 
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{CompileError, Optimization, Options, Session};
@@ -19,7 +19,7 @@ fn options(threads: usize, seed: Option<u64>) -> Options {
     options
 }
 
-/// All outputs of a run as floats.
+/// Runs a session, and returns all outputs as floats.
 fn run(session: &Session, inputs: &[(&str, Tensor)]) -> Vec<Vec<f32>> {
     let inputs = inputs.iter().map(|(name, x)| (name.to_string(), Value::Tensor(x.clone())));
     let outputs = session.run(inputs.collect()).unwrap();
@@ -30,7 +30,7 @@ fn run(session: &Session, inputs: &[(&str, Tensor)]) -> Vec<Vec<f32>> {
     floats.collect()
 }
 
-/// Mean and variance.
+/// Computes mean and variance.
 fn moments(numbers: &[f32]) -> (f64, f64) {
     let count = numbers.len() as f64;
     let mean = numbers.iter().map(|x| f64::from(*x)).sum::<f64>() / count;
@@ -98,7 +98,7 @@ fn a_seed_of_the_session_gives_the_same_runs() {
     let found = draws(1, 5, &|_| ());
     assert_ne!(found[0], found[1]);
     assert_eq!(draws(2, 5, &|_| ()), found);
-    // What else a model computes, and how, is no matter.
+    // The rest of the model, and its optimization, have no effect.
     assert_eq!(draws(2, 5, &|options| options.optimization = Optimization::Off), found);
     assert_ne!(draws(2, 6, &|_| ()), found);
     let kept = found[0][1].iter().filter(|x| **x == 2.0).count();
@@ -156,7 +156,7 @@ fn every_iteration_of_a_loop_draws_anew() {
     assert_eq!(iterations.len(), 10);
     let again = compile(&graph(""), &options(2, Some(1))).unwrap();
     assert_eq!(run(&again, &inputs), first);
-    // A seed gives the same numbers whenever its node runs.
+    // A node with a seed draws the same numbers whenever it runs.
     let session = compile(&graph(", seed = 42.0"), &options(1, None)).unwrap();
     let found = run(&session, &inputs);
     assert!(found[0].chunks(4).all(|iteration| iteration == &found[0][..4]));
@@ -209,7 +209,7 @@ fn seeds_that_numpy_refuses_are_refused() {
     }
 }
 
-/// MODEL-16-: the seed of a session is nothing to models that draw no numbers.
+/// Checks MODEL-16-: the seed of a session has no effect on models that draw no numbers.
 #[test]
 fn seeds_change_nothing_where_nothing_is_drawn() {
     let graph = "g () => (float[3] y) <float[3] w = {1, -2, 0.5}> { a = Softmax (w) y = Tanh (a) }";

@@ -1,4 +1,4 @@
-//! Inner graphs run: branches of `If` with constants, captures and errors of their own.
+//! Tests of inner graphs: branches of `If` with constants, captures and errors of their own.
 
 use std::cell::RefCell;
 
@@ -22,7 +22,7 @@ fn truth(value: bool) -> Tensor {
     Tensor::scalar(Bool8::from(value))
 }
 
-fn given(x: &Tensor, conditions: &[(&str, bool)]) -> Vec<(String, Value)> {
+fn make_inputs(x: &Tensor, conditions: &[(&str, bool)]) -> Vec<(String, Value)> {
     let conditions =
         conditions.iter().map(|(name, value)| (name.to_string(), Value::Tensor(truth(*value))));
     std::iter::once(("x".to_string(), Value::Tensor(x.clone()))).chain(conditions).collect()
@@ -35,7 +35,8 @@ fn numbers(value: &Value) -> (Vec<usize>, Vec<f32>) {
     }
 }
 
-/// Three deep, with branches of other shapes, captured values and constants of their own.
+/// Graph of depth three, with branches of different shapes, captured values and constants of their
+/// own.
 const NESTED: &str = "<ir_version: 10, opset_import: [\"\": 21]>
     g (float[N, 2] x, bool a, bool b, bool c) => (float[M, 2] y)
     <float[2, 2] w = {1, 2, 3, 4}, float[2] one = {1, 1}>
@@ -71,9 +72,9 @@ fn branches_run_three_deep() {
     ];
     for threads in [1, 3] {
         let session = session(NESTED, &Options::with_threads(threads));
-        // Twice: memory of inner graphs is used again.
+        // Twice, to reuse memory of inner graphs.
         for ([a, b, c], dims, expected) in rows.iter().chain(&rows) {
-            let inputs = given(&x, &[("a", *a), ("b", *b), ("c", *c)]);
+            let inputs = make_inputs(&x, &[("a", *a), ("b", *b), ("c", *c)]);
             let outputs = session.run(inputs).unwrap();
             let (is, found) = numbers(&outputs[0].1);
             assert_eq!((&is[..], &found[..]), (*dims, *expected), "{a} {b} {c}");
@@ -106,7 +107,7 @@ fn a_captured_constant_is_packed_once() {
     let report = session.report();
     assert_eq!((report.packed, report.packed_bytes), (1, size * size * 4));
     let x = Tensor::from_slice([1, size], &vec![1f32; size]).unwrap();
-    let run = |c| numbers(&session.run(given(&x, &[("c", c)])).unwrap()[0].1).1;
+    let run = |c| numbers(&session.run(make_inputs(&x, &[("c", c)])).unwrap()[0].1).1;
     let negated: Vec<f32> = run(false).iter().map(|number| -number).collect();
     assert_eq!(run(true), negated);
 }
@@ -121,7 +122,7 @@ fn errors_and_steps_lead_through_the_branches() {
         }";
     let session = session(text, &Options::with_threads(1));
     let x = Tensor::from_slice([2], &[1f32, 2.0]).unwrap();
-    let mut inputs = given(&x, &[("c", true)]);
+    let mut inputs = make_inputs(&x, &[("c", true)]);
     inputs.push(("at".to_string(), Value::Tensor(Tensor::from_slice([1], &[5i64]).unwrap())));
     let place = "Gather node that makes 't' in graph 'yes' in If node that makes 'y'";
     match session.run(inputs.clone()) {
@@ -132,7 +133,7 @@ fn errors_and_steps_lead_through_the_branches() {
     let found: Vec<&str> = steps.iter().map(|step| step.op).collect();
     assert_eq!(found, ["If", "Gather"]);
     assert_eq!(steps[1].place, place);
-    // The steps of a branch are told of before the step that they are in ends.
+    // Steps of a branch are reported before the enclosing step ends.
     inputs[2].1 = Value::Tensor(Tensor::from_slice([1], &[1i64]).unwrap());
     let numbers = RefCell::new(Vec::new());
     let watch = |event: StepEvent| numbers.borrow_mut().push(event.step);
@@ -219,16 +220,17 @@ fn memory_of_inner_graphs_counts() {
         session(text, &options)
     };
     let enough = limited(1 << 20);
-    assert!(enough.run(given(&x, &[("c", true)])).is_ok());
+    assert!(enough.run(make_inputs(&x, &[("c", true)])).is_ok());
     let little = limited(10_000);
-    assert!(little.run(given(&x, &[("c", false)])).is_ok());
-    match little.run(given(&x, &[("c", true)])) {
+    assert!(little.run(make_inputs(&x, &[("c", false)])).is_ok());
+    match little.run(make_inputs(&x, &[("c", true)])) {
         Err(RunError::Node(error)) => assert!(error.what.contains("memory"), "{error}"),
         other => panic!("{other:?}"),
     }
 }
 
-/// Inputs that only one branch reads are held to the sizes of others as that branch is taken.
+/// Checks that the sizes of inputs which only one branch reads are compared with others as that
+/// branch is taken.
 #[test]
 fn sizes_of_inputs_of_other_branches_need_not_agree() {
     let text = |ty: &str, no: &str| {
@@ -269,31 +271,31 @@ fn sizes_of_inputs_of_other_branches_need_not_agree() {
             assert_eq!(run(&session, false, [m(0, 5), 0, 5], [2, 0]).unwrap(), [5]);
             assert_eq!(run(&session, false, [m(2, 5), 2, 5], [0, 2]).unwrap(), [5]);
         }
-        // All that one branch reads must agree, taken or not.
+        // Inputs of one branch must agree, taken or not.
         let error = run(&session, false, [m(3, 5), 3, 5], [2, 4]).unwrap_err();
         assert!(error.contains("so N is 4, but N is 3 for the input"), "{error}");
     }
-    // `m` is for both branches, so what each of them reads must agree with it as it is taken.
+    // Both branches read `m`, so the inputs of the one that is taken must agree with it.
     let both = session(&text("N", "e = Add (y, m)"), &Options::with_threads(1));
     let expected = "the inputs do not fit the branch: N is 5 for the input 'm' and 3 for 'x'";
     let error = run(&both, true, [5, 3, 5], [2, 3]).unwrap_err();
     assert!(error.contains(expected), "{error}");
-    // Even where the operator would do with it.
+    // Even if the operator would accept it.
     let error = run(&both, false, [5, 5, 1], [2, 5]).unwrap_err();
     assert!(error.contains("N is 5 for the input 'm' and 1 for 'y'"), "{error}");
-    // A size that is fixed is that of all inputs.
+    // A fixed size applies to all inputs.
     let mut fixed = Options::with_threads(1);
     fixed.dims = vec![("N".to_string(), 3)];
     let fixed = session(&text("N", "e = Neg (y)"), &fixed);
     assert!(run(&fixed, true, [3, 3, 0], [2, 3]).is_err());
 }
 
-/// GRAPH-21-, GRAPH-22-, GRAPH-31-, GRAPH-39-: bodies are given values by position, and what is
-/// inside stays there.
+/// Checks GRAPH-21-, GRAPH-22-, GRAPH-31-, GRAPH-39-: bodies receive values by position, and inner
+/// values are not visible outside.
 #[test]
 fn graphs_that_do_not_fit_their_node_are_refused() {
     let cases = [
-        // A constant has the only place in which the loop passes its value in.
+        // A constant occupies the only position for the value of the loop.
         (
             "<ir_version: 3, opset_import: [\"\": 8]>
          g (int64 n, bool c, float[2] x) => (float[2] y) {
@@ -302,7 +304,7 @@ fn graphs_that_do_not_fit_their_node_are_refused() {
          }",
             "is an initializer, but the node passes a value",
         ),
-        // A constant stands before what is passed in.
+        // A constant precedes the value of the loop.
         (
             "<ir_version: 3, opset_import: [\"\": 8]>
          g (int64 n, bool c, float[2] x) => (float[2] y) {
@@ -311,7 +313,7 @@ fn graphs_that_do_not_fit_their_node_are_refused() {
          }",
             "the graph has 4 inputs, but the node passes 3",
         ),
-        // What is made in a branch is read outside of it.
+        // A value of a branch is read outside of it.
         (
             "<ir_version: 10, opset_import: [\"\": 21]>
          g (bool c, float[N] x) => (float[N] y) {
@@ -321,7 +323,7 @@ fn graphs_that_do_not_fit_their_node_are_refused() {
          }",
             "'hidden', is not defined",
         ),
-        // A branch is given nothing.
+        // A branch has no inputs.
         (
             "<ir_version: 10, opset_import: [\"\": 21]>
          g (bool c, float[N] x) => (float[N] y) {
@@ -330,7 +332,7 @@ fn graphs_that_do_not_fit_their_node_are_refused() {
          }",
             "the graph has 1 inputs, but the node passes 0",
         ),
-        // A loop of one value gives its body three.
+        // A loop of one value passes three to its body.
         (
             "<ir_version: 10, opset_import: [\"\": 21]>
          g (int64 n, float[N] x) => (float[N] y) {

@@ -1,25 +1,28 @@
-//! Sums that are normalized next are one step with the normalization, and give the same bits.
+//! Tests of residual normalization: sums that are normalized are one step with the normalization,
+//! and have the same bits.
 
-use crate::both_ways::{Both, bits, compile, inputs, one_by_one, whole};
+use crate::both_ways::{Both, bits, compile, complete, inputs, run_one_by_one};
 use sardonyx_runtime::Optimization;
 use sardonyx_tensor::Tensor;
 
 const SIZES: [&[(&str, usize)]; 4] =
     [&[("N", 2), ("S", 5)], &[("N", 1), ("S", 1)], &[("N", 0), ("S", 3)], &[("N", 3), ("S", 301)]];
 
-/// What a graph of these nodes does in one step and in several, and the operators of its steps.
+/// Runs a graph in one step and in several, compares the results, and returns the operators of its
+/// steps.
 #[track_caller]
 fn steps(outputs: &str, body: &str) -> Vec<String> {
     let graph = format!(
         "g (float[N, S, 24] x, float[N, S, 24] z, float[24] v) => ({outputs}) \
          <float[24] w = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24}}, \
-         float[24] b = {{-1, 2, -3, 4, -5, 6, -7, 8, -9, 10, -11, 12, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}}> {{ {body} }}"
+         float[24] b = {{-1, 2, -3, 4, -5, 6, -7, 8, -9, 10, -11, 12, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}}> {{ {body} \
+         }}"
     );
     let both = Both::new(&graph);
     for (seed, sizes) in SIZES.iter().enumerate() {
         let given = inputs(&both.plain, sizes, seed as u64 + 1);
-        let expected = bits(&one_by_one(&graph, given.clone()));
-        // Twice, in memory that the first run has left behind.
+        let expected = bits(&run_one_by_one(&graph, given.clone()));
+        // Twice, to reuse memory of the first run.
         for _ in 0..2 {
             let found = bits(&both.fused.run(given.clone()).unwrap());
             assert!(expected == found, "{sizes:?}\n{}", both.listing());
@@ -63,7 +66,7 @@ fn statistics_stay_where_they_are() {
     for outputs in ["y, m, i", "y, i, s", "m, s", "y, m"] {
         assert_eq!(steps(outputs, body), ["LayerNormalization with Add"]);
     }
-    // Nobody wants the normalization itself.
+    // The normalized value has no readers.
     let body = "y, m = LayerNormalization (x, w)";
     assert_eq!(steps("m", body), ["LayerNormalization"]);
     let body = "s = Add (x, z) y, m = LayerNormalization (s, w)";
@@ -106,16 +109,16 @@ fn other_types_and_constant_operands() {
             let with = both.ops().contains(&"Add");
             assert!(!with, "{elem} {add}\n{}", both.listing());
             let given = inputs(&both.plain, &[], 5);
-            let expected = bits(&one_by_one(&graph, given.clone()));
+            let expected = bits(&run_one_by_one(&graph, given.clone()));
             assert!(expected == bits(&both.fused.run(given).unwrap()), "{elem} {add}");
         }
     }
 }
 
-/// What a file says of sizes may be false, and they are only seen when it runs.
+/// Checks sizes that differ from the declared ones at run time.
 #[test]
 fn sums_of_other_sizes_than_declared_are_refused() {
-    let text = whole(
+    let text = complete(
         "g (float[1, 1] x, int64[2] p, int64[2] q) => (y) \
          <float[1] w = {2}, float[1, K] a, float[1, K] b> { \
          a = Expand (x, p) b = Expand (x, q) s = Add (a, b) y = RMSNormalization (s, w) }",

@@ -1,13 +1,13 @@
-//! Runs on memory of the caller: the same results as `run`, whoever reads an output, and nothing
-//! allocated in the end.
+//! Tests of runs on memory of the caller: results equal those of `run`, whatever steps read an
+//! output, and later runs do not allocate.
 
-use crate::both_ways::{Numbers, compile, whole};
+use crate::both_ways::{Numbers, compile, complete};
 use allocation_counter::measure;
 use sardonyx_runtime::{Optimization, RunError, RunOptions, Session};
 use sardonyx_tensor::{DataType, Tensor, TensorView, TensorViewMut, Value};
 
 fn session(graph: &str) -> Session {
-    compile(&whole(graph), Optimization::All, 2)
+    compile(&complete(graph), Optimization::All, 2)
 }
 
 fn tensor(seed: u64, dims: &[usize]) -> Tensor {
@@ -44,8 +44,8 @@ fn agree(session: &Session, inputs: &[(&str, Tensor)]) {
     }
 }
 
-/// Runs a session on memory that is lent for every other output that it asks for, and compares the
-/// bytes of all outputs. Returns the numbers of the outputs that it asked for.
+/// Runs a session with memory lent for every other output that it asks for, and compares the bytes
+/// of all outputs. Returns the numbers of the outputs that it asked for.
 #[track_caller]
 fn lends(session: &Session, views: &[(&str, TensorView<'_>)], expected: &[&Tensor]) -> Vec<usize> {
     let mut memory: Vec<Vec<u8>> = expected.iter().map(|t| vec![0xa5; t.bytes().len()]).collect();
@@ -75,8 +75,8 @@ fn lends(session: &Session, views: &[(&str, TensorView<'_>)], expected: &[&Tenso
 
 #[test]
 fn outputs_are_written_where_the_caller_wants_them() {
-    // `y` is read by a step, and through a view, after it was written; `x` is passed through, `c` a
-    // constant, `y2` the same value again.
+    // `y` is read by a step, and through a view, after it is written; `x` is passed through, `c` is
+    // a constant, `y2` is an alias of `y`.
     let graph = "g (float[N, 4] x) => (y, z, x, c, t, last) <float[2] c = {1.5, -2}> {
         y = Relu (x)
         z = Exp (y)
@@ -92,7 +92,7 @@ fn outputs_are_written_where_the_caller_wants_them() {
 
 #[test]
 fn memory_is_asked_for_where_a_step_can_write_it() {
-    // `x` is passed through, `c` is a constant, and only the run finds out how large `n` is; `y2`
+    // `x` is passed through, `c` is a constant, and the size of `n` is known only at run time; `y2`
     // is a copy of `y`.
     let graph = "g (float[N, 4] x) => (x, c, y, y2, z, n) <float[2] c = {1.5, -2}> {
         y = Relu (x)
@@ -168,7 +168,7 @@ fn inputs_may_lie_anyhow() {
         into(view, &mut out);
         assert_eq!(out, expected);
     }
-    // Memory of outputs too.
+    // Memory of outputs, too.
     let mut bytes = [0u8; 25];
     let memory = TensorViewMut::new(DataType::Float, [2, 3], &mut bytes[1..]).unwrap();
     session.run_into(&[("x", dense.view())], &mut [("y", memory)]).unwrap();
@@ -203,7 +203,7 @@ fn what_is_wanted_wrongly_is_refused() {
         "the model has no output 'w'\nhelp: use one of the model's outputs: 'y', 'z'"
     );
     assert_eq!(says(&[("y", &[2, 4]), ("y", &[2, 4])]), "the output 'y' is requested twice");
-    // The number of columns is known only now.
+    // The number of columns is known only at the end.
     let what = says(&[("z", &[2, 3])]);
     assert!(what.starts_with("the output 'z': ") && what.contains("[2, 8]"), "{what}");
 }
@@ -234,8 +234,8 @@ fn after_the_first_runs_nothing_is_allocated() {
         .replace("w, float", &format!("w = {{{}}}, float", numbers(1, 1024)))
         .replace("b>", &format!("b = {{{}}}>", numbers(2, 32)));
     for threads in [1, 2] {
-        let session = compile(&whole(&graph), Optimization::All, threads);
-        // Two sets of sizes, in turns.
+        let session = compile(&complete(&graph), Optimization::All, threads);
+        // Two sets of sizes, alternating.
         let cases = [(2, 3), (1, 40)].map(|(n, s)| (tensor(6, &[n, s, 32]), tensor(7, &[n, s, s])));
         let mut memory = cases.clone().map(|(x, _)| vec![0f32; 2 * x.len()]);
         let mut run = || {

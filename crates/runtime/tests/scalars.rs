@@ -1,5 +1,5 @@
-//! Loops over scalars: functions of single elements as instructions, in registers from iteration to
-//! iteration, against the same functions by the kernels of tensors.
+//! Tests of loops over scalars: functions as instructions over registers, compared with the kernels
+//! of tensors.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use sardonyx_runtime::{
 use sardonyx_tensor::{Buffer, Tensor, Value};
 use sardonyx_text::{ParseOptions, parse_model};
 
-/// Types of registers: their names, their numbers, and initial elements.
+/// Types of registers: names, numbers, and initial elements.
 const TYPES: [(&str, i32, &[&str]); 7] = [
     ("float", 1, &["1.5", "-2.0", "0.1", "-0.0", "3e38"]),
     ("double", 11, &["1.5", "-2.0", "0.1", "1e300"]),
@@ -26,22 +26,23 @@ const TYPES: [(&str, i32, &[&str]); 7] = [
 
 const BOOL: usize = 6;
 
-/// A value in a body: its name and the index of its type.
-type Known = (String, usize);
+/// Value in a body: its name and the index of its type.
+type KnownScalar = (String, usize);
 
-/// One more node over what there is.
-fn node(numbers: &mut Numbers, known: &mut Vec<Known>, text: &mut String) {
+/// Adds a random node on known values.
+fn node(numbers: &mut Numbers, known: &mut Vec<KnownScalar>, text: &mut String) {
     let name = format!("v{}", known.len());
-    let (a, ty) = known[numbers.below(known.len())].clone();
-    let like: Vec<&Known> = known.iter().filter(|(_, other)| *other == ty).collect();
-    let b = &like[numbers.below(like.len())].0;
+    let (a, ty) = known[numbers.number_below(known.len())].clone();
+    let like: Vec<&KnownScalar> = known.iter().filter(|(_, other)| *other == ty).collect();
+    let b = &like[numbers.number_below(like.len())].0;
     let is_bool = ty == BOOL;
     let is_signed = !is_bool && !TYPES[ty].0.starts_with('u');
-    let pick = |numbers: &mut Numbers, from: &[&str]| from[numbers.below(from.len())].to_string();
-    let (made, of) = match numbers.below(8) {
+    let pick =
+        |numbers: &mut Numbers, from: &[&str]| from[numbers.number_below(from.len())].to_string();
+    let (made, of) = match numbers.number_below(8) {
         0 => {
-            let to = numbers.below(TYPES.len());
-            // What becomes of a float outside of an integer type is not defined.
+            let to = numbers.number_below(TYPES.len());
+            // The conversion of a float outside of the range of an integer type is undefined.
             let is_float = |ty: usize| ty < 2;
             let to = if is_float(ty) && !is_float(to) && to != BOOL { ty } else { to };
             (format!("Cast <to = {}> ({a})", TYPES[to].1), to)
@@ -71,26 +72,26 @@ fn node(numbers: &mut Numbers, known: &mut Vec<Known>, text: &mut String) {
     known.push((name, of));
 }
 
-/// A loop of some iterations that carries a value of each type and stacks some of what it makes.
+/// Writes a loop that carries a value of each type and stacks some results.
 fn looping(seed: u64) -> String {
     let numbers = &mut Numbers::new(seed);
     let (mut before, mut body) = (String::new(), String::new());
-    let mut known: Vec<Known> = vec![("i".to_string(), 3), ("c".to_string(), BOOL)];
+    let mut known: Vec<KnownScalar> = vec![("i".to_string(), 3), ("c".to_string(), BOOL)];
     for (index, (name, _, elements)) in TYPES.iter().enumerate() {
-        let element = elements[numbers.below(elements.len())];
+        let element = elements[numbers.number_below(elements.len())];
         before += &format!("  s{index} = Constant <value = {name} {{{element}}}> ()\n");
         known.push((format!("x{index}"), index));
-        let outer = elements[numbers.below(elements.len())];
+        let outer = elements[numbers.number_below(elements.len())];
         before += &format!("  o{index} = Constant <value = {name} {{{outer}}}> ()\n");
         known.push((format!("o{index}"), index));
     }
-    for _ in 0..2 + numbers.below(20) {
+    for _ in 0..2 + numbers.number_below(20) {
         node(numbers, &mut known, &mut body);
     }
-    // Each type has a value that is carried, and is stacked as well.
+    // A value of each type is carried, and stacked as well.
     let mut last = |ty: usize| {
-        let like: Vec<&Known> = known.iter().filter(|(_, other)| *other == ty).collect();
-        like[numbers.below(like.len())].0.clone()
+        let like: Vec<&KnownScalar> = known.iter().filter(|(_, other)| *other == ty).collect();
+        like[numbers.number_below(like.len())].0.clone()
     };
     let (mut finals, mut results) = (String::new(), String::new());
     for index in 0..TYPES.len() {
@@ -104,7 +105,8 @@ fn looping(seed: u64) -> String {
         all.join(", ")
     };
     format!(
-        "g (int64 n) => ({}, {})\n{{\n{before}  {}, {} = Loop (n, , {}) <\n   body = iteration (int64 i, bool c, {})\n    \
+        "g (int64 n) => ({}, {})\n{{\n{before}  {}, {} = Loop (n, , {}) <\n   body = iteration (int64 i, bool c, \
+         {})\n    \
          => (bool go, {}, {}) {{\n{body}{finals}{results}    t = Less (i, o3)\n    go = Or (t, {go})\n   }}>\n}}",
         each(&|index, name| format!("{name} f{index}")),
         each(&|index, name| format!("{name}[T] r{index}")),
@@ -118,7 +120,7 @@ fn looping(seed: u64) -> String {
 }
 
 fn session(graph: &str, optimization: Optimization) -> Session {
-    both_ways::compile(&both_ways::whole(graph), optimization, 1)
+    both_ways::compile(&both_ways::complete(graph), optimization, 1)
 }
 
 fn run(session: &Session, iterations: i64) -> Vec<(String, Tensor)> {
@@ -127,12 +129,12 @@ fn run(session: &Session, iterations: i64) -> Vec<(String, Tensor)> {
     outputs.map(|(name, value)| (name, value.into_tensor().unwrap())).collect()
 }
 
-/// Whether steps of a loop say that it runs in registers.
+/// Whether a step of a loop is described as running in registers.
 fn in_registers(session: &Session) -> bool {
     session.steps().iter().any(|step| step.kernel == "iterations in registers")
 }
 
-/// NaN apart, the same bits.
+/// Whether bits are equal, except for NaN.
 fn same(a: &Tensor, b: &Tensor) -> bool {
     a.bit_eq(b) || a.compare(b, sardonyx_tensor::Tolerance::EXACT).is_ok()
 }
@@ -170,7 +172,7 @@ const COUNTING: &str = "g (float x) => (float y, int64[T] iterations) <float one
         }>
     }";
 
-fn stopped(session: &Session, options: &RunOptions<'_>) -> (StopReason, String) {
+fn run_until_stopped(session: &Session, options: &RunOptions<'_>) -> (StopReason, String) {
     match session.run_with(vec![("x".to_string(), Value::Tensor(Tensor::scalar(0f32)))], options) {
         Err(RunError::Stopped(stopped)) => (stopped.reason, stopped.place()),
         other => panic!("{other:?}"),
@@ -181,16 +183,19 @@ fn stopped(session: &Session, options: &RunOptions<'_>) -> (StopReason, String) 
 fn iterations_in_registers_end_when_they_are_to() {
     let session = session(COUNTING, Optimization::All);
     let place = |iteration: usize| format!("iteration {iteration} of Loop node that makes 'y'");
-    let (reason, found) = stopped(&session, &RunOptions::new().iteration_limit(1000));
+    let (reason, found) = run_until_stopped(&session, &RunOptions::new().iteration_limit(1000));
     assert_eq!((reason, found), (StopReason::Iterations(1000), place(1000)));
     let soon = Instant::now() + Duration::from_millis(20);
-    assert_eq!(stopped(&session, &RunOptions::new().deadline(soon)).0, StopReason::Deadline);
+    assert_eq!(
+        run_until_stopped(&session, &RunOptions::new().deadline(soon)).0,
+        StopReason::Deadline
+    );
     let flag = StopFlag::new();
     flag.stop();
-    assert_eq!(stopped(&session, &RunOptions::new().stop(&flag)).0, StopReason::Flag);
+    assert_eq!(run_until_stopped(&session, &RunOptions::new().stop(&flag)).0, StopReason::Flag);
 }
 
-/// The steps of all iterations count as one: they are none of their own.
+/// Checks that the steps of all iterations are reported as one.
 #[test]
 fn a_watched_loop_in_registers_tells_of_its_step_once() {
     let graph = COUNTING.replace("(, , x)", "(n, , x)").replace("float x)", "float x, int64 n)");
@@ -205,7 +210,7 @@ fn a_watched_loop_in_registers_tells_of_its_step_once() {
 
 #[test]
 fn what_is_stacked_in_registers_is_counted() {
-    let text = both_ways::whole(COUNTING);
+    let text = both_ways::complete(COUNTING);
     let parsed = parse_model(Buffer::from_vec(text.into_bytes()), ParseOptions::default());
     let mut options = Options::with_threads(1);
     options.memory_limit = Some(1 << 20);

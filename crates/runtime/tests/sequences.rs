@@ -1,8 +1,8 @@
-//! Sequences and optionals within a model: what operators make of them, and what that costs.
+//! Tests of sequences and optionals within a model: results, and costs.
 
 use std::fmt::Write;
 
-use crate::both_ways::{compile, whole};
+use crate::both_ways::{compile, complete};
 use allocation_counter::measure;
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{Optimization, Options, Session};
@@ -12,13 +12,13 @@ use sardonyx_tensor::{
 use sardonyx_text::{ParseOptions, parse_model};
 
 fn session(graph: &str) -> Session {
-    compile(&whole(graph), Optimization::All, 1)
+    compile(&complete(graph), Optimization::All, 1)
 }
 
 fn run(graph: &str, inputs: &[(&str, Value)]) -> Result<Vec<Value>, String> {
     let given = || inputs.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
     let mut found = [Optimization::Off, Optimization::All].map(|optimization| {
-        let outputs = compile(&whole(graph), optimization, 1).run(given());
+        let outputs = compile(&complete(graph), optimization, 1).run(given());
         let outputs = outputs.map_err(|error| error.to_string())?;
         Ok(outputs.into_iter().map(|(_, value)| value).collect())
     });
@@ -44,7 +44,7 @@ fn ints(numbers: &[i64]) -> Tensor {
     tensor(&[numbers.len()], numbers)
 }
 
-/// Three vectors of different lengths, of each of some types of elements.
+/// Makes three vectors of different lengths, for several element types.
 fn triples() -> Vec<[Tensor; 3]> {
     let codes =
         |elem: DataType, codes: &[u8]| Tensor::from_codes(elem, [codes.len()], codes).unwrap();
@@ -92,7 +92,7 @@ fn items_are_found_put_in_and_taken_out() {
             ("SequenceConstruct (x, x)", 0, sequence(&[b.clone(), b.clone()])),
         ];
         for (op, position, expected) in rows {
-            // One number, however it is written down.
+            // Positions of any type and shape with one element.
             for p in [Tensor::scalar(position), ints(&[position]), Tensor::scalar(position as i32)]
             {
                 let graph = graph(op).replace("int64 p", &format!("{}[...] p", p.data_type()));
@@ -223,7 +223,7 @@ fn what_a_sequence_does_not_have_is_said() {
         assert!(error.contains(op.split(' ').next().unwrap()), "{error}");
         assert!(error.contains("seq(float"), "what it was given is told: {error}");
     }
-    // Types that meet only when the model runs.
+    // Types that meet only at run time.
     let grown = "g (seq(float) s, x, int64 p) => (y) { y = SequenceInsert (s, x) }";
     let inputs =
         [("s", of(1)), ("x", Tensor::scalar(1i64).into()), ("p", Tensor::scalar(0i64).into())];
@@ -231,7 +231,7 @@ fn what_a_sequence_does_not_have_is_said() {
     assert!(error.contains("tensor(int64)") || error.contains("int64"), "{error}");
 }
 
-/// A sequence that grows by one tensor after another.
+/// Writes a sequence that grows by one tensor after another.
 fn growing(count: usize, from: &str) -> String {
     let mut text = format!("g (float[256] x) => (s) {{ s0 = {from}\n");
     for index in 0..count {
@@ -251,7 +251,7 @@ fn growing_is_linear() {
     let x = || vec![("x".to_string(), Value::Tensor(tensor(&[256], &[0.5f32; 256])))];
     let taken = |count: usize| {
         let session = session(&growing(count, "SequenceEmpty ()"));
-        // Plans are made in the first run.
+        // The first run makes plans.
         session.run(x()).unwrap();
         let mut items = 0;
         let measured = measure(|| {
@@ -262,14 +262,14 @@ fn growing_is_linear() {
         assert_eq!(items, count);
         measured.bytes_total as usize
     };
-    // The memory of some of the items is that of the run before.
+    // The memory of some items is reused from the previous run.
     let (some, more) = (taken(600), taken(2400));
-    // Each step that copied the sequence would take 48 bytes for each item in it: 138 MB together.
+    // Steps that copied the sequence would take 48 bytes for each item: 138 MB in total.
     assert!(more < 2400 * (4096 + 1024), "{more}");
     assert!(more < some * 8, "{some} {more}");
 }
 
-/// A loop that puts one tensor after another into a sequence.
+/// Loop that inserts one tensor after another into a sequence.
 const LOOP: &str = "g (int64 n, float[1024] x) => (s) {
     e = SequenceEmpty ()
     s = Loop (n, , e) <
@@ -289,7 +289,7 @@ fn a_loop_that_grows_a_sequence_is_linear() {
     let taken = |n: i64| {
         let session = session(LOOP);
         let mut outputs = Vec::new();
-        // A later run would have the memory of the items of this one.
+        // A later run would reuse the memory of these items.
         let measured = measure(|| outputs = session.run(iterations(n)).unwrap());
         let Value::Sequence(sequence) = &outputs[0].1 else { panic!("a sequence") };
         assert_eq!(sequence.len(), n as usize);
@@ -297,8 +297,8 @@ fn a_loop_that_grows_a_sequence_is_linear() {
         assert_eq!(last.to_vec::<f32>().unwrap(), [n as f32 - 0.5; 1024]);
         measured.bytes_total as usize
     };
-    // 4 KB and a little for each item. A sequence that was copied in each iteration would take 1 GB
-    // for the handles alone.
+    // 4 KB and a little for each item. A copy of the sequence in each iteration would take 1 GB for
+    // the handles alone.
     let (some, more) = (taken(1000), taken(6000));
     assert!(more < some * 9 && more < 6000 * 6000, "{some} {more}");
 }
@@ -307,7 +307,7 @@ fn a_loop_that_grows_a_sequence_is_linear() {
 fn a_loop_that_grows_a_sequence_ends_at_the_memory_limit() {
     let mut options = Options::with_threads(1);
     options.memory_limit = Some(8 << 20);
-    let text = Buffer::from(whole(LOOP).into_bytes());
+    let text = Buffer::from(complete(LOOP).into_bytes());
     let model = parse_model(text, ParseOptions::default()).unwrap().model;
     let session = Session::compile(&model, &NoExternalData, &options).unwrap();
     assert!(session.run(iterations(1000)).is_ok());
@@ -348,7 +348,7 @@ fn what_nothing_else_reads_is_put_in_without_a_copy() {
     let outputs = session.run(vec![("x".to_string(), x.into())]).unwrap();
     let Value::Sequence(sequence) = &outputs[0].1 else { panic!("a sequence") };
     assert_eq!(sequence.items()[0].as_tensor().unwrap().bytes().as_ptr(), at);
-    // An item that becomes an output is the item itself, and the sequence stays as it is.
+    // An item that becomes an output is shared, and the sequence is unchanged.
     let graph = "g (seq(float[1024]) s, int64 p) => (y, s2, z) {
         y = SequenceAt (s, p) s2 = Identity (s) o = Optional (y) z = OptionalGetElement (o)
     }";
@@ -381,7 +381,7 @@ fn constants_do_not_become_sequences_ahead_of_time() {
         tensor(&[2], &[-1f32, -2.0]).into(),
     ];
     assert_eq!(run(graph, &[]).unwrap(), expected);
-    // Twice, as nothing that a run takes is the session's.
+    // Twice, as a run must not take over values of the session.
     let session = session(graph);
     for _ in 0..2 {
         let outputs = session.run(Vec::new()).unwrap().into_iter().map(|(_, value)| value);

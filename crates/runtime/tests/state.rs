@@ -1,6 +1,6 @@
-//! State that goes from run to run: a run begins, is looked at, and is committed or dropped.
+//! Tests of state: a run begins, is inspected, and is committed or dropped.
 
-use crate::both_ways::whole;
+use crate::both_ways::complete;
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{
     Input, OldValue, Options, Pending, PendingError, RunOptions, Session, StatePorts, StepEvent,
@@ -9,7 +9,7 @@ use sardonyx_tensor::{Buffer, Tensor, TensorView, TensorViewMut, Value};
 use sardonyx_text::{ParseOptions, parse_model};
 use std::cell::RefCell;
 
-/// Descent with momentum: new `w` and `m` of old ones. `d` reads `x` as well.
+/// Descent with momentum, which computes new `w` and `m` from old ones. `d` reads `x` as well.
 const DESCENT: &str = "g (float[4] x, float rate, float[4] w, float[4] m, float[4] d)
      => (float[4] y, float[4] w1, float[4] m1, float[4] d1) {
          y = Exp (x)
@@ -25,7 +25,7 @@ const STATE: [(&str, [f32; 4]); 3] =
     [("w", [1.0, 2.0, 3.0, 4.0]), ("m", [0.5, 0.25, -1.0, 0.0]), ("d", [3.0, -3.0, 1.0, 7.0])];
 
 fn compile(state: &[(usize, usize)]) -> Session {
-    let text = whole(DESCENT);
+    let text = complete(DESCENT);
     let parsed = parse_model(Buffer::from(text.into_bytes()), ParseOptions::default());
     let mut options = Options::with_threads(1);
     let ports = state.iter().map(|(input, output)| StatePorts { input: *input, output: *output });
@@ -60,7 +60,7 @@ fn begin<'s>(
     (pending, outputs)
 }
 
-/// Lends the state to a commit: over the old values, or beside those that are named.
+/// Lends the state to a commit: over the old values, or beside those in `beside`.
 fn commit(
     pending: Pending<'_>,
     state: &mut [(&'static str, Vec<f32>)],
@@ -82,7 +82,7 @@ fn numbers(value: &Value) -> Vec<f32> {
     value.as_tensor().unwrap().to_vec().unwrap()
 }
 
-/// Returns the outputs of a session that knows of no state.
+/// Returns the outputs of a session without state variables.
 fn run_without_state() -> Vec<Vec<f32>> {
     let (x, rate) = (Tensor::from_vec([4], X.to_vec()).unwrap(), Tensor::scalar(0.5f32));
     let mut inputs = vec![("x".to_string(), x.into()), ("rate".to_string(), rate.into())];
@@ -197,7 +197,7 @@ fn a_panic_of_a_watching_function_is_partial() {
     let (pending, _) = begin(&session, &state, &RunOptions::new().watch(&|_| {}));
     let error = commit(pending, &mut state, "", &RunOptions::new().watch(&breaks)).unwrap_err();
     assert!(error.is_partial, "{error}");
-    // The session runs again.
+    // The session can be reused.
     let mut state = start();
     let (pending, _) = begin(&session, &state, &RunOptions::new());
     commit(pending, &mut state, "", &RunOptions::new()).unwrap();

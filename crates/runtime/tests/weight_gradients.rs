@@ -1,10 +1,10 @@
-//! The gradient of the weights of a convolution is one step, and gives the sums of the convolution
-//! that it is written as.
+//! Tests of weight gradients: they are one step, with the sums of the convolution that they are
+//! written as.
 
 use crate::both_ways::Both;
 
-/// The gradient of a convolution of `channels` with such a kernel, strides and dilations, as
-/// differentiation writes it, for inputs and outputs of these sizes.
+/// Writes the gradient of a convolution of `channels` with some kernel, stride, dilation and
+/// padding, as differentiation does, for inputs and outputs of these sizes.
 fn gradient(
     channels: [usize; 2],
     [kernel, stride, dilation, pad]: [usize; 4],

@@ -1,4 +1,4 @@
-//! Packed weights: sessions of one model have them once, as long as one of them lives.
+//! Tests of packed weights: sessions of one model share them, as long as one of them lives.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use sardonyx_model::{Model, NoExternalData};
 use sardonyx_runtime::{Options, Precision, Session, SharedWeights};
 use sardonyx_tensor::{Buffer, Pages};
 
-/// A convolution and two products.
+/// Makes a convolution and two products.
 fn model() -> Model {
     let numbers = |count: u8| (0..count).map(|n| f32::from(n % 7) - 3.0).collect();
     Draft::new(13)
@@ -58,19 +58,19 @@ fn other_forms_and_other_models_have_their_own() {
     let exact = session(&one, &weights, Precision::Exact);
     let fast = session(&one, &weights, Precision::Fast);
     assert_eq!(weights.in_use(), 5, "two products in two forms, and a convolution");
-    // The same values at another place.
+    // Equal values at another address.
     let other = session(&model(), &weights, Precision::Exact);
     assert_eq!(weights.in_use(), 8);
     drop((exact, fast, other));
     assert_eq!(weights.in_use(), 0);
 }
 
-/// One constant in three convolutions, whose results are normalized: twice by a, and once by b.
-fn normalized() -> Model {
-    let numbers = |count: u8| (0..count).map(|n| f32::from(n % 7) - 3.0).collect();
+/// Makes one constant in three convolutions, whose results are normalized: twice by a, and once by
+/// b.
+fn normalized_model() -> Model {
     Draft::new(13)
         .input("x", &["N", "4", "6", "6"])
-        .constant("k", &[4, 4, 3, 3], numbers(144))
+        .constant("k", &[4, 4, 3, 3], (0..144u8).map(|n| f32::from(n % 7) - 3.0).collect())
         .constant("a", &[4], vec![1.0, 2.0, 3.0, 4.0])
         .constant("b", &[4], vec![1.0, 2.0, 3.0, 5.0])
         .constant("m", &[4], vec![0.5, -0.5, 0.25, 1.0])
@@ -90,7 +90,7 @@ fn normalized() -> Model {
 
 #[test]
 fn weights_are_shared_if_their_channels_have_the_same_factors() {
-    let model = normalized();
+    let model = normalized_model();
     let weights = SharedWeights::default();
     let fused = session(&model, &weights, Precision::Exact);
     assert_eq!(weights.in_use(), 2, "two normalizations are the same");
@@ -114,7 +114,7 @@ fn weights_are_shared_if_their_channels_have_the_same_factors() {
     assert_eq!(run(&again), found);
 }
 
-/// Constants of bytes are packed in one form, whatever the precision and the zero points.
+/// Checks that constants of bytes are packed in one form, for any precision and zero points.
 #[test]
 fn bytes_have_one_form() {
     let signed = |elements: &[i8]| elements.iter().map(|element| element.cast_unsigned()).collect();
@@ -143,7 +143,7 @@ fn bytes_have_one_form() {
         let x = [0.0, 1.0, 2.0, 253.0, 254.0, 255.0];
         let outputs = session.run(values(&[("x", &[2, 3], &x)])).unwrap();
         let products = [4.0, -126.0, 252.0 + 759.0 + 1270.0, -504.0 - 1012.0 - 254.0 * 128.0];
-        // What the zero points of `w` take off: each as often as the row of `x` has ones.
+        // Contribution of the zero points of `w`: one for each 1 in the row of `x`.
         let less = [0.0, 0.0, -759.0, 2.0 * 759.0];
         assert_eq!(floats(&outputs[0].1), [products, less].concat());
     }
@@ -151,7 +151,7 @@ fn bytes_have_one_form() {
     assert_eq!(weights.in_use(), 0);
 }
 
-/// A file that is mapped, and what another program makes of it.
+/// Mapped file, and its bytes after another program has changed it.
 struct Changing {
     before: Vec<u8>,
     after: Vec<u8>,

@@ -1,8 +1,11 @@
 //! Reads and writes files of tensors: `.npy`, `.npz` and safetensors.
 
+#[cfg(feature = "npz")]
 use std::io::Cursor;
 
+#[cfg(feature = "npz")]
 use sardonyx_formats::npz::{self, Packing};
+#[cfg(feature = "safetensors")]
 use sardonyx_formats::safetensors;
 use sardonyx_tensor::{Buffer, Tensor, npy};
 
@@ -30,6 +33,15 @@ impl TensorFormat {
             _ => TensorFormat::Safetensors,
         }
     }
+
+    /// Makes the error about a format whose feature is not compiled in.
+    #[cfg(not(all(feature = "npz", feature = "safetensors")))]
+    fn without_feature(self) -> Error {
+        match self {
+            TensorFormat::Npz => Error::without_feature("npz", "the format npz"),
+            _ => Error::without_feature("safetensors", "the format safetensors"),
+        }
+    }
 }
 
 /// Reads all tensors of a file with their names, and recognizes the file's [`TensorFormat`]. The
@@ -53,6 +65,7 @@ pub fn read_tensors(file: impl Into<Buffer>) -> Result<Vec<(String, Tensor)>, Er
     let file = file.into();
     match TensorFormat::from_bytes(file.as_slice()) {
         TensorFormat::Npy => Ok(vec![(String::new(), npy::read(&file).map_err(format_error)?)]),
+        #[cfg(feature = "npz")]
         TensorFormat::Npz => {
             let members = npz::read(&file).map_err(format_error)?;
             let read = members.into_iter().map(|(name, member)| match npy::read(&member) {
@@ -61,7 +74,10 @@ pub fn read_tensors(file: impl Into<Buffer>) -> Result<Vec<(String, Tensor)>, Er
             });
             read.collect()
         }
+        #[cfg(feature = "safetensors")]
         TensorFormat::Safetensors => Ok(safetensors::read(&file).map_err(format_error)?.tensors),
+        #[cfg(not(all(feature = "npz", feature = "safetensors")))]
+        other => Err(other.without_feature()),
     }
 }
 
@@ -83,15 +99,19 @@ pub fn write_tensors<'a>(
             _ => Err(Error::new(ErrorKind::Argument, "an .npy file holds exactly one tensor")
                 .with_help("use the format npz for several tensors")),
         },
+        #[cfg(feature = "npz")]
         TensorFormat::Npz => {
             let sink = npz::write(Cursor::new(Vec::new()), tensors, Packing::Stored);
             Ok(sink.map_err(argument_error)?.into_inner())
         }
+        #[cfg(feature = "safetensors")]
         TensorFormat::Safetensors => {
             let mut file = Vec::new();
             safetensors::write(&mut file, tensors, []).map_err(argument_error)?;
             Ok(file)
         }
+        #[cfg(not(all(feature = "npz", feature = "safetensors")))]
+        other => Err(other.without_feature()),
     }
 }
 
@@ -105,7 +125,7 @@ fn argument_error(error: impl std::error::Error + Send + Sync + 'static) -> Erro
     Error::new(ErrorKind::Argument, error.to_string()).with_source(error)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "npz", feature = "safetensors"))]
 mod tests {
     use super::*;
 

@@ -106,7 +106,8 @@ const SAMPLED: usize = 1 << 16;
 const PAGE: usize = 1 << 12;
 
 /// Copies [`SAMPLED`] bytes of a larger tensor: evenly spaced pages from its beginning to its end.
-/// Smaller tensors are returned in full.
+/// Releases its mapped pages then: with a page, the system maps those around it, 64 KiB in all on
+/// Linux, which made 175 MB of a model of 436 MB resident. Smaller tensors are returned in full.
 #[cfg(feature = "device")]
 fn sample_pages(bytes: Buffer) -> Buffer {
     if bytes.len() <= SAMPLED {
@@ -114,7 +115,9 @@ fn sample_pages(bytes: Buffer) -> Buffer {
     }
     let step = (bytes.len() - PAGE) / (SAMPLED / PAGE - 1);
     let pages = (0..SAMPLED / PAGE).map(|page| &bytes.as_slice()[page * step..][..PAGE]);
-    Buffer::from_vec(pages.collect::<Vec<_>>().concat())
+    let sampled = pages.collect::<Vec<_>>().concat();
+    bytes.give_back_pages();
+    Buffer::from_vec(sampled)
 }
 
 /// Whether a tensor has its elements in `raw_data` or has none, and no fields that refer to

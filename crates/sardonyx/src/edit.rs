@@ -1,5 +1,5 @@
 //! Edits models: sets header fields and sizes, inlines functions, strips unneeded parts, extracts
-//! parts.
+//! parts, simplifies.
 //!
 //! Most edits are methods of [`Model`], such as [`Model::set_opset`], [`Model::inline`],
 //! [`Model::extract`] and [`Model::strip`]. An operation that rewrites a graph checks its result:
@@ -23,9 +23,12 @@ pub use crate::inline::InlineOptions;
 #[doc(inline)]
 pub use crate::results::InvalidResult;
 #[doc(inline)]
+pub use crate::simplify::SimplifyOptions;
+#[doc(inline)]
 pub use sardonyx_passes::{
-    CheckAnswer, ExtractReport, FunctionId, InlineReport, ReduceOptions, ReduceReport,
-    StripOptions, StripReport,
+    CheckAnswer, ExtractReport, FunctionId, InlineReport, NearMiss, ReduceOptions, ReduceReport,
+    RejectedRewrite, RuleUse, SimplifyLevel, SimplifyReport, SimplifyRule, StripOptions,
+    StripReport, Tally, simplify_rules,
 };
 
 /// Edits header fields of a model, such as versions, producer and metadata.

@@ -9,8 +9,8 @@ use crate::model::Model;
 use crate::results::InvalidResult;
 
 /// Error of an operation that rewrites a model: [`Model::convert`], [`Model::extract`],
-/// [`Model::inline`], [`Model::strip`], [`Model::add_training`], [`Model::add_gradients`] and
-/// [`Model::expand_gradients`]. The model stays unchanged.
+/// [`Model::inline`], [`Model::simplify`], [`Model::strip`], [`Model::add_training`],
+/// [`Model::add_gradients`] and [`Model::expand_gradients`]. The model stays unchanged.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum EditError {
@@ -54,6 +54,8 @@ pub enum EditError {
     NotDifferentiable(Vec<Finding>),
     /// Findings about functions and calls that cannot be inlined, such as recursive functions.
     NotInlinable(Vec<Finding>),
+    /// Findings because of which a model cannot run, so that it cannot be simplified either.
+    NotSimplifiable(Vec<Finding>),
     /// With [`ConvertOptions::like_onnx`](crate::convert::ConvertOptions::like_onnx): a part of the
     /// model that the converter of the `onnx` package cannot represent.
     NotRepresentable(Box<Finding>),
@@ -91,7 +93,7 @@ impl EditError {
     }
 
     /// Converts the rejected result of an operation on `model`.
-    fn from_rejected(model: &Model, rejected: passes::Rejected) -> EditError {
+    pub(crate) fn from_rejected(model: &Model, rejected: passes::Rejected) -> EditError {
         EditError::Invalid(Box::new(InvalidResult::new(model, rejected)))
     }
 
@@ -134,6 +136,7 @@ impl fmt::Display for EditError {
             EditError::NotConvertible(findings) => ("converted exactly", findings),
             EditError::NotDifferentiable(findings) => ("differentiated", findings),
             EditError::NotInlinable(findings) => ("inlined", findings),
+            EditError::NotSimplifiable(findings) => ("simplified", findings),
         };
         write!(f, "the model cannot be {rule}")?;
         findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))

@@ -132,6 +132,19 @@ impl Error {
         }))
     }
 
+    /// Makes an error about a file format whose feature of this crate is not compiled in.
+    #[cfg(not(all(
+        feature = "json",
+        feature = "npz",
+        feature = "safetensors",
+        feature = "textproto"
+    )))]
+    pub(crate) fn without_feature(feature: &str, format: &str) -> Error {
+        let message = format!("{format} is not compiled into this program");
+        let help = format!("build it with the feature `{feature}` of the crate sardonyx");
+        Error::new(ErrorKind::Unsupported, message).with_help(help)
+    }
+
     /// Converts a caught panic outside of a run to [`ErrorKind::Internal`].
     #[cold]
     pub(crate) fn from_caught_panic(panic: Panic) -> Error {

@@ -5,7 +5,12 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 
-use sardonyx_formats::{LeftOut, Limits, json, text_format};
+#[cfg(feature = "json")]
+use sardonyx_formats::json;
+#[cfg(feature = "textproto")]
+use sardonyx_formats::text_format;
+#[cfg(any(feature = "json", feature = "textproto"))]
+use sardonyx_formats::{LeftOut, Limits};
 use sardonyx_model::{self as graph, ExternalData, ReadLimits};
 use sardonyx_proto::{Encoded, MessageType, ModelProto};
 use sardonyx_tensor::Buffer;
@@ -100,30 +105,53 @@ impl ModelFormat {
 
     /// Converts a protobuf message from this format to binary protobuf. `what` names the message
     /// type in errors. Fails for [`ModelFormat::Notation`]: ONNX text has only models.
+    #[cfg_attr(
+        not(any(feature = "json", feature = "textproto")),
+        allow(unused_variables, clippy::extra_unused_type_parameters)
+    )]
     pub(crate) fn read_message<M: MessageType>(
         self,
         text: &[u8],
         limits: ReadLimits,
         what: &str,
     ) -> Result<Vec<u8>, Error> {
+        #[cfg(any(feature = "json", feature = "textproto"))]
         let limits = Limits { depth: limits.depth };
-        let read = match self {
+        match self {
             ModelFormat::Binary => Ok(text.to_vec()),
             ModelFormat::Notation => {
                 let message = format!("ONNX text is for models only, not for an {what}");
-                return Err(Error::new(ErrorKind::Format, message));
+                Err(Error::new(ErrorKind::Format, message))
             }
-            ModelFormat::Json => json::read::<M>(text, limits),
-            ModelFormat::TextFormat => text_format::read::<M>(text, limits),
+            #[cfg(feature = "json")]
+            ModelFormat::Json => {
+                json::read::<M>(text, limits).map_err(|e| self.read_error(e, what))
+            }
+            #[cfg(feature = "textproto")]
+            ModelFormat::TextFormat => {
+                text_format::read::<M>(text, limits).map_err(|e| self.read_error(e, what))
+            }
+            #[cfg(not(all(feature = "json", feature = "textproto")))]
+            other => Err(other.without_feature()),
+        }
+    }
+
+    /// Converts an error of reading a message. `what` names the message type.
+    #[cfg(any(feature = "json", feature = "textproto"))]
+    fn read_error(self, error: sardonyx_formats::Error, what: &str) -> Error {
+        let place = match error.place() {
+            "" => error.position().to_string(),
+            place => format!("{}, field {place}", error.position()),
         };
-        read.map_err(|error| {
-            let place = match error.place() {
-                "" => error.position().to_string(),
-                place => format!("{}, field {place}", error.position()),
-            };
-            let message = format!("the content is not an {what} in {self}: {}", error.kind());
-            Error::new(ErrorKind::Format, message).with_place(place).with_source(error)
-        })
+        let message = format!("the content is not an {what} in {self}: {}", error.kind());
+        Error::new(ErrorKind::Format, message).with_place(place).with_source(error)
+    }
+
+    /// Makes the error about a format whose feature is not compiled in.
+    #[cfg(not(all(feature = "json", feature = "textproto")))]
+    fn without_feature(self) -> Error {
+        let feature = if self == ModelFormat::Json { "json" } else { "textproto" };
+        Error::without_feature(feature, &self.to_string())
     }
 
     /// Writes a model in this format. `encoded` is the model as binary protobuf. Returns
@@ -135,26 +163,39 @@ impl ModelFormat {
         encoded: Encoded<'_>,
         sink: &mut dyn Write,
     ) -> io::Result<Vec<String>> {
-        let left_out = match self {
+        match self {
             ModelFormat::Binary => {
                 encoded.write_to(sink)?;
-                return Ok(Vec::new());
+                Ok(Vec::new())
             }
             ModelFormat::Notation => {
                 let options = sardonyx_text::PrintOptions::default();
                 let left_out = sardonyx_text::print_model(graph, options, sink)?;
-                return Ok(left_out.to_string().lines().map(String::from).collect());
+                Ok(left_out.to_string().lines().map(String::from).collect())
             }
+            #[cfg(feature = "json")]
             ModelFormat::Json => {
                 let options = json::WriteOptions::default();
-                json::write::<ModelProto>(&encoded.into_vec(), options, sink)
+                let left_out = json::write::<ModelProto>(&encoded.into_vec(), options, sink);
+                self.describe_written(left_out)
             }
-            ModelFormat::TextFormat => text_format::write::<ModelProto>(
-                &encoded.into_vec(),
-                text_format::WriteOptions::default(),
-                sink,
-            ),
-        };
+            #[cfg(feature = "textproto")]
+            ModelFormat::TextFormat => {
+                let options = text_format::WriteOptions::default();
+                let left_out = text_format::write::<ModelProto>(&encoded.into_vec(), options, sink);
+                self.describe_written(left_out)
+            }
+            #[cfg(not(all(feature = "json", feature = "textproto")))]
+            other => Err(io::Error::new(io::ErrorKind::Unsupported, other.without_feature())),
+        }
+    }
+
+    /// Describes the parts that a written file lacks, and converts errors of writing it.
+    #[cfg(any(feature = "json", feature = "textproto"))]
+    fn describe_written(
+        self,
+        left_out: Result<LeftOut, sardonyx_formats::Error>,
+    ) -> io::Result<Vec<String>> {
         left_out.map(|left_out| describe_left_out(&left_out)).map_err(|error| match error.kind() {
             sardonyx_formats::ErrorKind::Sink(cause) => io::Error::new(cause.kind(), error),
             _ => io::Error::new(
@@ -177,6 +218,7 @@ impl fmt::Display for ModelFormat {
 }
 
 /// Describes the fields and values of a model that a text format cannot express, one per line.
+#[cfg(any(feature = "json", feature = "textproto"))]
 fn describe_left_out(left_out: &LeftOut) -> Vec<String> {
     let mut lines: Vec<String> = left_out
         .first

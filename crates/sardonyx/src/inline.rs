@@ -122,8 +122,8 @@ impl InlineOptions {
         self
     }
 
-    /// Also expands standard operators that match one of the patterns and that the standard defines
-    /// as functions of other operators.
+    /// Expands, in addition, standard operators that match one of the patterns and that the
+    /// standard defines as functions of other operators.
     #[must_use]
     pub fn operators(
         mut self,
@@ -133,7 +133,7 @@ impl InlineOptions {
         self
     }
 
-    /// Also expands all standard operators that the standard defines as functions of other
+    /// Expands, in addition, all standard operators that the standard defines as functions of other
     /// operators, except operators that match one of the patterns.
     #[must_use]
     pub fn operators_except(
@@ -144,8 +144,8 @@ impl InlineOptions {
         self
     }
 
-    /// Also expands standard operators that the standard defines as functions of other operators
-    /// and for which this engine has no kernel.
+    /// Expands, in addition, standard operators that the standard defines as functions of other
+    /// operators and for which this engine has no kernel.
     #[must_use]
     pub fn operators_without_kernel(mut self) -> InlineOptions {
         self.operators = Operators::WithoutKernel;

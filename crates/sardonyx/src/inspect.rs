@@ -8,7 +8,7 @@ use sardonyx_model::{
     Dim, DimValue, NodeId, SparsePart, Symbol, TensorId, TensorProto, Type, TypeProto, ValueInfo,
     normalize_domain,
 };
-use sardonyx_runtime::UnsupportedOperator;
+use sardonyx_runtime::{RequiredFeature, UnsupportedOperator};
 use sardonyx_tensor::DataType;
 
 use crate::model::Model;
@@ -395,6 +395,23 @@ impl Model {
     /// ```
     pub fn unsupported_operators(&self) -> Vec<UnsupportedOperator> {
         sardonyx_runtime::unsupported(&self.graph)
+    }
+
+    /// Lists the features of this crate that a session of the model needs, sorted, with the
+    /// operators that need each; those of functions count as their calls. Needs no external data.
+    ///
+    /// `images` is in the list for models that decode images: a program that supplies
+    /// [a decoder](crate::SessionBuilder::image_decoder) does without. Formats of files, training
+    /// and devices are not in it, as they depend on what a program does with the model.
+    ///
+    /// ```
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+    /// let model = sardonyx::Model::open(path)?;
+    /// assert!(model.required_features().is_empty());
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    pub fn required_features(&self) -> Vec<RequiredFeature> {
+        sardonyx_runtime::find_features(&self.graph)
     }
 
     /// Returns the id of the main graph.

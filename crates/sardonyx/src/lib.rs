@@ -32,14 +32,31 @@
 //!
 //! # Features
 //!
-//! No feature is on by default.
+//! On by default are features for families of operators and formats. A program that runs models of
+//! one kind builds faster and is smaller with `default-features = false` and those features that
+//! its models need: `sardonyx features MODEL` lists them, as does
+//! [`Model::required_features`]. An operator or a format without its feature is an error that
+//! names the feature.
+//!
+//! - `json`, `textproto`: models as protobuf JSON and protobuf text format.
+//! - `npz`, `safetensors`: [`io::read_tensors`] and [`io::write_tensors`] of these formats.
+//! - `ml`: operators of ai.onnx.ml, such as tree ensembles and support vector machines.
+//! - `quantization`: operators on integers in place of floats, such as `QuantizeLinear`,
+//!   `QLinearConv`, `MatMulInteger` and `MatMulNBits`.
+//! - `recurrent`: `LSTM`, `GRU` and `RNN`.
+//! - `signal`: `DFT`, `STFT` and `MelWeightMatrix`.
+//! - `strings`: regular expressions, tokenizers, `StringNormalizer` and others.
+//! - `training`: [`Trainer`], gradients and optimizers; it has `npz` and `safetensors` in it.
+//! - `vision`: `Resize`, `GridSample`, `RoiAlign`, `NonMaxSuppression` and others.
+//!
+//! These are off by default:
 //!
 //! - `device`: the module `device`, `Model::shard`, `SessionBuilder::devices` and
 //!   `TrainerBuilder::devices`: sessions and training on several devices, which are threads,
-//!   processes or machines.
+//!   processes or machines. It has `training` in it.
 //! - `images`: decoders of BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and WebP for the operator
-//!   `ImageDecoder`, and `io::DecodedImage`, which decodes the same formats for inputs. Without the
-//!   feature models with that operator need
+//!   `ImageDecoder`, and `io::DecodedImage`, which decodes the same formats for inputs. It has
+//!   `vision` in it. Without the feature models with that operator need
 //!   [a decoder that the program supplies](SessionBuilder::image_decoder).
 //! - `mpi`: devices that are processes of an MPI job, with the feature `device`. The system's MPI
 //!   library is loaded at run time.
@@ -52,8 +69,8 @@
 //!   [`convert::ConvertReport`], [`edit::ExtractReport`], [`edit::InlineReport`],
 //!   [`edit::StripReport`], [`train::GradientReport`], [`train::TrainingReport`],
 //!   `device::ShardReport`, [`infer::InferredValue`], [`io::SaveReport`], [`text::ParseError`],
-//!   [`text::LeftOut`] and [`ops::UnsupportedOperator`]. Likewise for [`Port`], [`Dim`],
-//!   [`train::StateVariable`] and the structs of [`inspect`].
+//!   [`text::LeftOut`], [`ops::RequiredFeature`] and [`ops::UnsupportedOperator`]. Likewise for
+//!   [`Port`], [`Dim`], [`train::StateVariable`] and the structs of [`inspect`].
 //! - `tracing`: spans of the crate `tracing` 0.1 with the target `sardonyx`: `open`, `plan` and
 //!   `run` at the level DEBUG, `step` with its number and nodes at TRACE.
 //!
@@ -68,6 +85,8 @@
 #![deny(missing_docs)]
 // A test reports a failure by a panic.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+// Parts that only trainers and some formats use.
+#![cfg_attr(not(feature = "default"), allow(dead_code))]
 
 mod arrays;
 mod beneath;
@@ -121,6 +140,7 @@ mod save;
 mod scan;
 mod scores;
 mod session;
+mod simplify;
 mod sniff;
 mod spans;
 mod stamp;
@@ -131,6 +151,7 @@ mod text_parts;
 #[doc(hidden)]
 pub mod tool;
 pub mod train;
+#[cfg(feature = "training")]
 mod trainer;
 mod training;
 mod unfinished;
@@ -146,6 +167,7 @@ pub use model::Model;
 pub use outputs::Outputs;
 pub use save::SaveOptions;
 pub use session::{Session, SessionBuilder};
+#[cfg(feature = "training")]
 pub use trainer::{Trainer, TrainerBuilder};
 
 #[doc(inline)]

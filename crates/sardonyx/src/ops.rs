@@ -26,7 +26,8 @@ pub use sardonyx_ops::AttributeView;
 pub use sardonyx_passes::RuleAnswer;
 #[doc(inline)]
 pub use sardonyx_runtime::{
-    EncodedImage, ImageDecoder, OperatorCall, OperatorError, PixelFormat, UnsupportedOperator,
+    EncodedImage, ImageDecoder, OperatorCall, OperatorError, PixelFormat, RequiredFeature,
+    UnsupportedOperator,
 };
 
 /// Operator of the ONNX standard, in all of its versions.

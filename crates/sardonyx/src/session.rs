@@ -935,6 +935,7 @@ const _: fn() = || {
     fn assert_clone<T: Clone>() {}
     assert_clone::<Session>();
     assert_shareable::<Session>();
+    #[cfg(feature = "training")]
     assert_shareable::<crate::Trainer>();
     assert_shareable::<Model>();
     assert_shareable::<Error>();

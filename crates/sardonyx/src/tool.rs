@@ -24,10 +24,12 @@ pub use crate::machine::Machine; // cli: info --machine
 pub use crate::open::describe_io_error; // cli: messages about files
 pub use crate::scores::ScoreOperator; // cli: classes of run
 pub use crate::text_parts::{TextPart, parse_part, parse_part_like_onnx}; // python: onnx.parser
+#[cfg(feature = "training")]
 pub use crate::trainer::TrainingEntry; // cli: info
 pub use crate::training::{OptimizerName, OptimizerNumbers}; // cli, python: add-training
 pub use crate::versions::parse_version; // cli: set
 pub use crate::whole::WholeFile; // cli: outputs; python: infer_shapes_path
+#[cfg(feature = "training")]
 pub use sardonyx_formats::{npz, safetensors}; // cli: inputs and outputs of run
 pub use sardonyx_model::{normalize_domain, shown_domain}; // cli, python: messages and answers
 #[cfg(feature = "serde")]
@@ -180,8 +182,10 @@ pub trait ModelExt {
     fn find_wrong_raw_data(&self) -> Option<String>;
     /// Returns the training step of an entry as a model, with state variables as initializers. Used
     /// by cli, `cost`.
+    #[cfg(feature = "training")]
     fn training_step_with_state(&self, entry: usize) -> Result<Model, Error>;
     /// Returns the entries of the training information as declared. Used by cli.
+    #[cfg(feature = "training")]
     fn training_entries(&self) -> Vec<TrainingEntry>;
     /// Lists the files from which the ONNX text of the model takes tensor values. Used by cli.
     fn list_text_sources(&self) -> Vec<PathBuf>;
@@ -273,10 +277,12 @@ impl ModelExt for Model {
         Model::find_wrong_raw_data(self)
     }
 
+    #[cfg(feature = "training")]
     fn training_step_with_state(&self, entry: usize) -> Result<Model, Error> {
         Model::training_step_with_state(self, entry)
     }
 
+    #[cfg(feature = "training")]
     fn training_entries(&self) -> Vec<TrainingEntry> {
         Model::training_entries(self)
     }

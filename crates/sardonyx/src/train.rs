@@ -28,6 +28,7 @@
 //! ```
 
 #[doc(inline)]
+#[cfg(feature = "training")]
 pub use crate::trainer::{DataPosition, StateVariable};
 #[doc(inline)]
 pub use crate::training::{GradientOptions, TrainingOptions};

@@ -47,7 +47,7 @@ fn runs_alike(model: &Model, runs: &[Vec<(&str, Tensor)>]) -> Plan {
         }
     }
     let plan = Plan::clone(&session.last_plan().unwrap());
-    assert_eq!(plan.not_honored, []);
+    assert_eq!(plan.not_honored(), []);
     plan
 }
 

@@ -136,7 +136,7 @@ fn one_plan_serves_all_lengths() {
             plan(&session)
         };
         let several = run(2, 3, 5);
-        assert!(several.sizes.is_empty() && several.facts().in_parts > 10, "{}", several.text());
+        assert!(several.sizes().is_empty() && several.facts().in_parts > 10, "{}", several.text());
         for (batch, new, past) in [(2, 4, 2), (3, 2, 8), (5, 7, 3)] {
             assert!(Arc::ptr_eq(&several, &run(batch, new, past)));
         }
@@ -146,7 +146,7 @@ fn one_plan_serves_all_lengths() {
             assert!(Arc::ptr_eq(&step, &run(1, 1, past)));
         }
         // Messages are the two sums, and the outputs for the caller.
-        let sends = several.steps.iter().filter_map(|step| match step {
+        let sends = several.steps().iter().filter_map(|step| match step {
             sardonyx_shard::Step::Move(moved) if !several.is_local(moved) => Some(moved.value),
             _ => None,
         });
@@ -184,15 +184,15 @@ fn a_plan_depends_on_sizes_that_are_split() {
         plan(&session)
     };
     let first = run(4, 3);
-    assert_eq!(first.sizes, [("rows".to_string(), 4)]);
+    assert_eq!(first.sizes(), [("rows".to_string(), 4)]);
     assert_eq!(first.facts().in_parts, 2, "{}", first.text());
     assert!(Arc::ptr_eq(&first, &run(4, 6)));
     let other = run(5, 6);
-    assert_eq!(other.sizes, [("rows".to_string(), 5)]);
+    assert_eq!(other.sizes(), [("rows".to_string(), 5)]);
     assert!(Arc::ptr_eq(&first, &run(4, 2)));
     // Without a size, the axis cannot be split.
     let open = session.plan(&[]).unwrap();
-    assert!(open.not_honored[0].why.contains("sizes are not known"), "{}", open.text());
+    assert!(open.not_honored()[0].why.contains("sizes are not known"), "{}", open.text());
 }
 
 /// Checks that stages take inputs of any size, though the receiving device cannot infer the sizes.

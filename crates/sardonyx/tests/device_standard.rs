@@ -59,7 +59,7 @@ fn plan_of(model: &Model, inputs: &[(&str, Tensor)]) -> Plan {
 
 /// Returns the annotations that a plan does not honor: the tensor, if any, and the reason.
 fn not_honored(plan: &Plan) -> Vec<(String, String)> {
-    let all = plan.not_honored.iter();
+    let all = plan.not_honored().iter();
     all.map(|one| (one.tensor.clone().unwrap_or_default(), one.why.clone())).collect()
 }
 
@@ -67,7 +67,7 @@ fn not_honored(plan: &Plan) -> Vec<(String, String)> {
 /// none.
 fn shard_indices(plan: &Plan, output: &str, device: u32) -> Option<Vec<Vec<usize>>> {
     let model = plan.model();
-    let (value, form) = plan.steps.iter().find_map(|step| {
+    let (value, form) = plan.steps().iter().find_map(|step| {
         let Step::Node(computed) = step else { return None };
         let outputs = model.outputs(computed.node).iter().zip(&computed.outputs);
         let found = outputs.filter_map(|(value, form)| Some(((*value)?, (*form)?)));
@@ -405,7 +405,7 @@ fn what_has_no_rule_runs_whole() {
     let nodes = format!("y = Det (x) {}", annotate(&[spec("x", &[0, 1], &[(0, 2)])], ""));
     let model = model(2, "(float[2, 2] x) => (float y)", &nodes);
     let plan = plan_of(&model, &[("x", numbers(&[2, 2]))]);
-    let [reported] = &plan.not_honored[..] else { panic!("{:?}", plan.not_honored) };
+    let [reported] = plan.not_honored() else { panic!("{:?}", plan.not_honored()) };
     assert_eq!(reported.tensor.as_deref(), Some("x"));
     let model = plan.model();
     assert_eq!(model.display(model.node(reported.node).op_type), "Det");

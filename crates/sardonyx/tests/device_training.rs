@@ -244,7 +244,7 @@ fn convolutions_are_trained_by_parts_of_a_batch() {
     // An all-reduce sends each of 33,546 gradients twice. The scores of three images go to the
     // device that computes the loss.
     assert_eq!(bytes_of(&plan), 2 * 33_546 * 4 + 3 * 10 * 4, "{}", plan.text());
-    assert!(plan.not_honored.is_empty(), "{}", plan.text());
+    assert!(plan.not_honored().is_empty(), "{}", plan.text());
 }
 
 /// Checks that a step that fails on one device, because of an index outside of a table, changes the

@@ -33,10 +33,13 @@ mod ir_versions;
 mod json_form;
 #[cfg(unix)]
 mod kill;
+mod left_out;
 mod load;
 mod messages;
 mod old_versions;
+#[cfg(feature = "training")]
 mod own_memory;
+#[cfg(feature = "training")]
 mod panics;
 mod parts;
 mod random;
@@ -45,10 +48,14 @@ mod rank_models;
 mod save;
 mod scan;
 mod shared;
+mod simplify;
 mod standard;
 mod standard_runs;
+#[cfg(feature = "training")]
 mod step_allocations;
+#[cfg(feature = "training")]
 mod trainer;
+#[cfg(feature = "training")]
 mod training;
 #[cfg(feature = "device")]
 mod workers;

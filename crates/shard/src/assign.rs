@@ -11,32 +11,32 @@ use crate::form::{Device, Form, Place, Split, SplitAxis, cuts};
 /// Division of a node among devices: the number of parts of each factor of its operands, and the
 /// parts that each device computes.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Assignment {
+pub(crate) struct Assignment {
     /// Size and number of parts of each factor. An open size is 1 here and has one part.
-    pub(super) splits: Vec<Split>,
+    pub(crate) splits: Vec<Split>,
     /// Part of each factor that a device computes.
-    pub(super) places: BTreeMap<Device, SmallVec<[usize; 4]>>,
+    pub(crate) places: BTreeMap<Device, SmallVec<[usize; 4]>>,
 }
 
 impl Assignment {
     /// Assigns the whole node to each of some devices.
-    pub(super) fn whole(devices: impl IntoIterator<Item = Device>) -> Assignment {
+    pub(crate) fn whole(devices: impl IntoIterator<Item = Device>) -> Assignment {
         let places = devices.into_iter().map(|device| (device, SmallVec::new())).collect();
         Assignment { splits: Vec::new(), places }
     }
 
     /// Whether a factor is cut.
-    pub(super) fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.splits.iter().any(|split| split.parts > 1)
     }
 
     /// Returns the number of indices of a factor that a device computes.
-    pub(super) fn size(&self, device: Device, factor: usize) -> usize {
+    pub(crate) fn size(&self, device: Device, factor: usize) -> usize {
         self.part(device, factor).len()
     }
 
     /// Returns the first index of a factor that a device computes.
-    pub(super) fn start(&self, device: Device, factor: usize) -> usize {
+    pub(crate) fn start(&self, device: Device, factor: usize) -> usize {
         self.part(device, factor).start
     }
 
@@ -47,7 +47,7 @@ impl Assignment {
 }
 
 /// Assignment that is derived operand by operand.
-pub(super) struct Assigning<'a> {
+pub(crate) struct Assigning<'a> {
     rule: &'a Factors,
     splits: Vec<Split>,
     /// Parts by device of the factors that are cut so far; `None` while none is.
@@ -55,7 +55,7 @@ pub(super) struct Assigning<'a> {
 }
 
 impl<'a> Assigning<'a> {
-    pub(super) fn new(rule: &'a Factors) -> Self {
+    pub(crate) fn new(rule: &'a Factors) -> Self {
         let size = |factor: &Factor| factor.size.size().unwrap_or(1);
         let splits = rule.factors.iter().map(|factor| Split { size: size(factor), parts: 1 });
         Assigning { rule, splits: splits.collect(), places: None }
@@ -66,7 +66,7 @@ impl<'a> Assigning<'a> {
     /// # Errors
     ///
     /// The reason why it does not agree, as the end of a sentence.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         axes: &[SmallVec<[usize; 2]>],
         form: &Form,
@@ -158,7 +158,7 @@ impl<'a> Assigning<'a> {
     }
 
     /// Returns the assignment if any factor is cut.
-    pub(super) fn finish(self) -> Option<Assignment> {
+    pub(crate) fn finish(self) -> Option<Assignment> {
         let is_open = |factor: &usize| self.rule.factors[*factor].size.size().is_none();
         let is_cut = |factor: &usize| self.splits[*factor].parts > 1;
         // Only a known size determines the parts of an axis.
@@ -178,7 +178,7 @@ impl<'a> Assigning<'a> {
 }
 
 /// Returns the form of an operand with the given factors as axes.
-pub(super) fn form_of(
+pub(crate) fn form_of(
     rule: &Factors,
     axes: &[SmallVec<[usize; 2]>],
     assignment: &Assignment,

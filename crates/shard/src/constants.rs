@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sardonyx_model::{GraphId, Producer, ValueId};
+use sardonyx_model::{GraphId, ValueId};
 use sardonyx_passes::order::{inner_graphs, tree};
 
 use crate::form::Device;
@@ -27,14 +27,14 @@ impl Plan {
                     if !computed.devices().any(|own| own == device) {
                         continue;
                     }
-                    let inputs = self.model.inputs(computed.node).zip(&computed.inputs);
+                    let inputs = self.model().inputs(computed.node).zip(&computed.inputs);
                     held.extend(inputs.filter_map(|(value, form)| Some((value?, (*form)?))));
                     held.extend(computed.captured.iter().copied());
                     if computed.bodies.is_some() {
                         continue;
                     }
-                    let graphs = inner_graphs(&self.model, computed.node);
-                    let graphs = graphs.flat_map(|graph| tree(&self.model, graph));
+                    let graphs = inner_graphs(self.model(), computed.node);
+                    let graphs = graphs.flat_map(|graph| tree(self.model(), graph));
                     inside += graphs.map(|graph| self.bytes_in(graph)).sum::<u64>();
                 }
             }
@@ -45,8 +45,7 @@ impl Plan {
 
     /// Returns the size in bytes of a device's part of a constant; 0 for any other value.
     fn bytes_held(&self, value: ValueId, form: FormId, device: Device) -> u64 {
-        let is_constant = matches!(self.model.value(value).producer, Producer::Initializer(_));
-        if is_constant { self.part_bytes(value, form, device) } else { 0 }
+        if self.typed.is_constant(value) { self.part_bytes(value, form, device) } else { 0 }
     }
 
     /// Returns the size in bytes of a device's part of a tensor in a form, with open sizes counted
@@ -59,7 +58,7 @@ impl Plan {
     }
 
     fn bytes_in(&self, graph: GraphId) -> u64 {
-        let constants = self.model.graph(graph).initializers.iter();
+        let constants = self.model().graph(graph).initializers.iter();
         let bytes = constants.filter_map(|constant| {
             let (elem, dims) = self.tensor(constant.value?)?;
             let elements = stand_in(&dims?).iter().product::<usize>();

@@ -7,6 +7,8 @@ use std::ops::Range;
 use sardonyx_ops::{Combine, Sizes};
 use smallvec::{SmallVec, smallvec};
 
+use crate::ranges::Ranges;
+
 /// Number of a device of a configuration, from 0.
 pub type Device = u32;
 
@@ -183,100 +185,10 @@ fn merged(axis: &[Split]) -> SplitAxis {
     found
 }
 
-/// Indices of an axis, as ascending ranges that neither overlap nor adjoin.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ranges(SmallVec<[Range<usize>; 1]>);
-
-impl Ranges {
-    /// Returns all indices of an axis of `size` indices.
-    pub fn all(size: usize) -> Ranges {
-        Ranges(smallvec![0..size])
-    }
-
-    /// Returns the indices of an axis from the size of each of its factors, outermost first, and
-    /// the range of indices in it.
-    fn of_factors(factors: &[(usize, Range<usize>)]) -> Ranges {
-        let mut found: SmallVec<[Range<usize>; 1]> = smallvec![0..1];
-        let mut stride = 1;
-        for (size, part) in factors.iter().rev() {
-            let is_all = found.len() == 1 && found[0] == (0..stride);
-            if is_all {
-                found = smallvec![part.start * stride..part.end * stride];
-            } else {
-                let inner = found.clone();
-                found.clear();
-                for index in part.clone() {
-                    let moved =
-                        inner.iter().map(|r| r.start + index * stride..r.end + index * stride);
-                    moved.for_each(|range| match found.last_mut() {
-                        Some(last) if last.end == range.start => last.end = range.end,
-                        _ => found.push(range),
-                    });
-                }
-            }
-            stride *= size;
-        }
-        found.retain(|range| range.start < range.end);
-        Ranges(found)
-    }
-
-    /// Returns the number of indices.
-    pub fn len(&self) -> usize {
-        self.0.iter().map(Range::len).sum()
-    }
-
-    /// Whether there are no indices.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Returns the ranges, in ascending order.
-    pub fn iter(&self) -> impl Iterator<Item = &Range<usize>> {
-        self.0.iter()
-    }
-
-    /// Whether `self` has all indices of `others`.
-    pub fn contain(&self, others: &Ranges) -> bool {
-        self.shared(others).iter().map(|run| run.len).sum::<usize>() == others.len()
-    }
-
-    /// Returns the indices that are in both `self` and `others`, as runs.
-    pub fn shared(&self, others: &Ranges) -> Vec<Run> {
-        let mut runs = Vec::new();
-        let (mut i, mut j, mut at, mut other_at) = (0, 0, 0, 0);
-        while let (Some(a), Some(b)) = (self.0.get(i), others.0.get(j)) {
-            let both = a.start.max(b.start)..a.end.min(b.end);
-            if both.start < both.end {
-                let (from, to) = (at + both.start - a.start, other_at + both.start - b.start);
-                runs.push(Run { from, to, len: both.len() });
-            }
-            if a.end <= b.end {
-                at += a.len();
-                i += 1;
-            } else {
-                other_at += b.len();
-                j += 1;
-            }
-        }
-        runs
-    }
-}
-
-/// Run of consecutive indices in two [`Ranges`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run {
-    /// Position of its first index among the indices of the first [`Ranges`].
-    pub from: usize,
-    /// Position of its first index among the indices of the second [`Ranges`].
-    pub to: usize,
-    /// Number of indices.
-    pub len: usize,
-}
-
 /// Returns the factors of a rule that the split of an axis cuts, each with its number of parts, in
 /// the order of the split factors of the axis. `factors` are numbers and sizes of the rule's
 /// factors of the axis. `None` if parts of the axis are not parts of these factors.
-pub(super) fn cuts(
+pub(crate) fn cuts(
     axis: &[Split],
     factors: &[(usize, usize)],
 ) -> Option<SmallVec<[(usize, usize); 2]>> {
@@ -325,7 +237,7 @@ struct Parts<'f>(&'f Form);
 
 impl Form {
     /// Returns the parts as text, without the devices.
-    pub(super) fn parts(&self) -> impl Display + '_ {
+    pub(crate) fn parts(&self) -> impl Display + '_ {
         Parts(self)
     }
 }
@@ -418,15 +330,6 @@ mod tests {
         let ranges = form.ranges(1, &[8]).expect("it is on the device");
         assert_eq!(ranges[0].iter().cloned().collect::<Vec<_>>(), [2..4, 6..8]);
         assert_eq!(form.dims(0, &[8]).expect("it is on the device")[..], [4]);
-    }
-
-    #[test]
-    fn ranges_meet_in_runs() {
-        let a = Ranges(smallvec![0..4, 8..12]);
-        let b = Ranges(smallvec![2..10]);
-        let run = |from, to, len| Run { from, to, len };
-        assert_eq!(a.shared(&b), [run(2, 0, 2), run(4, 6, 2)]);
-        assert!(!a.contain(&b) && Ranges::all(12).contain(&b));
     }
 
     #[test]

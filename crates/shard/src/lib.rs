@@ -12,39 +12,40 @@
 
 mod assign;
 mod bodies;
+mod candidates;
 mod collective_nodes;
 mod collectives;
 mod constants;
 mod form;
 #[cfg(feature = "serde")]
 mod json_form;
-mod linear;
 mod local;
 mod options;
-mod place;
 mod plan;
 mod planner;
 mod prepare;
 mod print;
-mod prune;
+mod ranges;
 mod rank;
 mod resident;
 mod sizes;
 mod spec;
 mod suggest;
 mod transfers;
+mod typed;
 
 pub use bodies::divides_bodies;
+pub use candidates::shard;
 pub use collective_nodes::{
     COLLECTIVE_NUMBER, Collective, CollectiveKind, collectives, connect_collectives,
 };
 pub use collectives::{Collectives, NotExpressible};
-pub use form::{Device, Form, Place, Ranges, Run, Split, SplitAxis};
+pub use form::{Device, Form, Place, Split, SplitAxis};
 pub use local::{EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Local};
 pub use options::{OutputsAt, ShardError, ShardOptions};
 pub use plan::{Computed, FormId, Move, NotHonored, Plan, PlanFacts, Step};
-pub use planner::shard;
 pub use prepare::{chosen_configuration, prepare_to_shard};
+pub use ranges::{Ranges, Run};
 pub use rank::{RankError, lower_ir_version};
 pub use resident::Resident;
 pub use sizes::Numbers;

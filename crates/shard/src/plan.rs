@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Dim, GraphId, Model, NodeId, Shape, ValueId};
 use sardonyx_ops::Change;
-use sardonyx_passes::Inference;
 use sardonyx_tensor::DataType;
 
 use crate::assign::Assignment;
@@ -14,8 +12,9 @@ use crate::bodies::Bodies;
 use crate::form::{Device, Form};
 use crate::options::OutputsAt;
 use crate::resident::Kept;
-use crate::sizes::{self, Scope, bytes_of, stand_in};
+use crate::sizes::{Scope, bytes_of, stand_in};
 use crate::transfers::{elements_of, givers, is_within, reducing, transfers};
+use crate::typed::TypedModel;
 
 /// Number of a form in a plan. Equal forms have equal numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -99,31 +98,18 @@ pub struct NotHonored {
     pub why: String,
 }
 
-/// Plan for running a model on several devices.
+/// Plan for running a model on several devices. The planner makes it, and nothing changes it.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Model in which calls are inlined and nodes have the newest versions of their operators.
-    pub(crate) model: Model,
-    /// Name of the configuration.
-    pub configuration: String,
-    /// Number of devices.
-    pub devices: usize,
-    /// Symbols of the model on whose sizes the plan depends, with these sizes, ordered by name. The
-    /// plan holds for any sizes of other symbols.
-    pub sizes: Vec<(String, i64)>,
-    /// Symbols of inputs without a size.
-    pub(crate) open: HashSet<String>,
+    pub(crate) typed: TypedModel,
+    pub(crate) configuration: String,
+    pub(crate) devices: usize,
+    pub(crate) sizes: Vec<(String, i64)>,
     /// Sizes of symbols for which the plan holds, if it was made for several.
     pub(crate) scope: Option<Arc<Scope>>,
     pub(crate) forms: Vec<Form>,
-    /// Steps in order.
-    pub steps: Vec<Step>,
-    /// Annotations that are not followed.
-    pub not_honored: Vec<NotHonored>,
-    /// Inferred types of values.
-    pub(crate) types: Inference,
-    /// Types of values that the planner added.
-    pub(crate) added: HashMap<ValueId, (DataType, Option<Shape>)>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) not_honored: Vec<NotHonored>,
     /// Location of each output of the model after a run; `None` for an output that is not returned.
     pub(crate) outputs: Vec<Option<Given>>,
     /// State of each resident.
@@ -142,10 +128,47 @@ pub(crate) struct Given {
     pub(crate) at: OutputsAt,
 }
 
+impl Given {
+    /// Whether `device` returns the output, which has this form.
+    pub(crate) fn is_by(&self, device: Device, form: &Form) -> bool {
+        match self.at {
+            OutputsAt::One => self.by == device,
+            OutputsAt::All | OutputsAt::Parts => form.is_on(device),
+        }
+    }
+}
+
 impl Plan {
-    /// Returns the model whose nodes and values the plan refers to.
+    /// Returns the model whose nodes and values the plan refers to. Calls are inlined, and nodes
+    /// have the newest versions of their operators.
     pub fn model(&self) -> &Model {
-        &self.model
+        &self.typed.model
+    }
+
+    /// Returns the name of the configuration.
+    pub fn configuration(&self) -> &str {
+        &self.configuration
+    }
+
+    /// Returns the number of devices.
+    pub fn devices(&self) -> usize {
+        self.devices
+    }
+
+    /// Returns the symbols of the model on whose sizes the plan depends, with these sizes, ordered
+    /// by name. The plan holds for any sizes of other symbols.
+    pub fn sizes(&self) -> &[(String, i64)] {
+        &self.sizes
+    }
+
+    /// Returns the steps in order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Returns the annotations that are not followed.
+    pub fn not_honored(&self) -> &[NotHonored] {
+        &self.not_honored
     }
 
     /// Returns the form with a number.
@@ -168,10 +191,7 @@ impl Plan {
 
     /// Whether `device` returns an output of the model.
     pub(crate) fn gives(&self, given: Given, device: Device) -> bool {
-        match given.at {
-            OutputsAt::One => given.by == device,
-            OutputsAt::All | OutputsAt::Parts => self.form(given.form).is_on(device),
-        }
+        given.is_by(device, self.form(given.form))
     }
 
     /// Returns for each input of the model, initializers among them, the devices that must be given
@@ -214,7 +234,7 @@ impl Plan {
 
     /// Returns the element type of a tensor, and its sizes if they follow from those of the inputs.
     pub fn tensor(&self, value: ValueId) -> Option<(DataType, Option<Shape>)> {
-        self.added.get(&value).cloned().or_else(|| sizes::tensor(self.types.ty(value)?, &self.open))
+        self.typed.tensor(value)
     }
 
     /// Whether a move takes no communication, as each device has its new part already.
@@ -225,7 +245,7 @@ impl Plan {
 
     /// Whether a move is in a graph of a node and thus made in each run of that graph.
     pub fn is_inner(&self, moved: &Move) -> bool {
-        self.model.main != Some(moved.graph)
+        self.model().main != Some(moved.graph)
     }
 
     /// Returns the devices whose part of a value is read when it is moved.

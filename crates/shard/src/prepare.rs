@@ -37,6 +37,8 @@ pub(crate) struct Prepared {
     pub(crate) scope: Option<Arc<Scope>>,
     pub(crate) configuration: String,
     pub(crate) devices: usize,
+    /// Sizes of symbols on which the plan depends, ordered by name.
+    pub(crate) sizes: Vec<(String, i64)>,
     pub(crate) outputs: OutputsAt,
     pub(crate) residents: Vec<Resident>,
     pub(crate) unreturned: Vec<usize>,
@@ -129,6 +131,7 @@ pub(crate) fn prepare(
         scope: None,
         configuration,
         devices,
+        sizes: Vec::new(),
         outputs: options.outputs,
         residents,
         unreturned,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use hashbrown::HashMap;
-use sardonyx_model::{GraphId, ValueId};
+use sardonyx_model::{GraphId, NodeId, ValueId};
 
 use crate::form::Device;
 use crate::plan::{Computed, FormId, Move, Plan, Step};
@@ -20,7 +20,7 @@ impl Plan {
         for step in &self.steps {
             let graph = match step {
                 Step::Move(moved) => moved.graph,
-                Step::Node(computed) => self.model.node(computed.node).graph,
+                Step::Node(computed) => self.model().node(computed.node).graph,
             };
             let depth = self.depth(graph);
             if let Some(body) = bodies.remove(&graph) {
@@ -58,9 +58,9 @@ impl Plan {
         let mut bodies = HashMap::new();
         for step in &self.steps {
             let Step::Node(Computed { node, bodies: Some(_), .. }) = step else { continue };
-            let attributes = self.model.attributes(*node).iter();
-            for attribute in attributes.map(|id| self.model.attribute(*id)) {
-                let name = self.model.display(attribute.name);
+            let attributes = self.model().attributes(*node).iter();
+            for attribute in attributes.map(|id| self.model().attribute(*id)) {
+                let name = self.model().display(attribute.name);
                 let text = format!("{name} of {}", self.node_text(*node));
                 bodies.extend(attribute.graphs().map(|graph| (graph, text.clone())));
             }
@@ -70,7 +70,7 @@ impl Plan {
 
     /// Returns the number of graphs around a graph.
     fn depth(&self, graph: GraphId) -> usize {
-        let around = |graph: &GraphId| self.model.graph(*graph).parent;
+        let around = |graph: &GraphId| self.model().graph(*graph).parent;
         std::iter::successors(around(&graph), around).count()
     }
 
@@ -79,20 +79,16 @@ impl Plan {
     pub fn move_in_words(&self, step: usize) -> Option<[String; 3]> {
         let Step::Move(moved) = self.steps.get(step)? else { return None };
         let form = |id| self.form(id).to_string();
-        Some([self.name(moved.value), form(moved.from), form(moved.to)])
-    }
-
-    fn name(&self, value: ValueId) -> String {
-        self.model.display(Some(self.model.value(value).name)).into_owned()
+        Some([self.typed.name(moved.value), form(moved.from), form(moved.to)])
     }
 
     /// Returns the operator and the name of a node, or its first output if the node has no name.
-    fn node_text(&self, node: sardonyx_model::NodeId) -> String {
-        let op = self.model.display(self.model.node(node).op_type).into_owned();
-        let name = self.model.node(node).name.filter(|name| !self.model.text(*name).is_empty());
-        match (name, self.model.outputs(node).iter().flatten().next()) {
-            (Some(name), _) => format!("{op} '{}'", self.model.display(Some(name))),
-            (None, Some(output)) => format!("{op} of '{}'", self.name(*output)),
+    fn node_text(&self, node: NodeId) -> String {
+        let op = self.model().display(self.model().node(node).op_type).into_owned();
+        let name = self.model().node(node).name.filter(|name| !self.model().text(*name).is_empty());
+        match (name, self.model().outputs(node).iter().flatten().next()) {
+            (Some(name), _) => format!("{op} '{}'", self.model().display(Some(name))),
+            (None, Some(output)) => format!("{op} of '{}'", self.typed.name(*output)),
             (None, None) => op,
         }
     }
@@ -100,7 +96,7 @@ impl Plan {
     fn print_move(&self, moved: &Move, text: &mut String) {
         let (from, to) = (self.form(moved.from), self.form(moved.to));
         let verb = if self.is_local(moved) { "take" } else { "move" };
-        let _ = write!(text, "{verb} {}: {from} -> {to}", self.name(moved.value));
+        let _ = write!(text, "{verb} {}: {from} -> {to}", self.typed.name(moved.value));
         let bytes = self.bytes_moved(moved);
         let _ = match (self.is_local(moved), &moved.dims) {
             (true, _) => writeln!(text),
@@ -110,10 +106,10 @@ impl Plan {
     }
 
     fn print_node(&self, computed: &Computed, text: &mut String) {
-        let model = &self.model;
+        let model = self.model();
         let part = |value: Option<ValueId>, form: &Option<FormId>| match (value, form) {
             (Some(value), Some(form)) => {
-                format!("{} {}", self.name(value), self.form(*form).parts())
+                format!("{} {}", self.typed.name(value), self.form(*form).parts())
             }
             _ => "-".to_string(),
         };

@@ -66,7 +66,7 @@ impl Plan {
     fn type_of(&self, value: ValueId) -> Option<Type> {
         match self.tensor(value) {
             Some((elem, Some(dims))) => Some(Type::tensor(elem, dims)),
-            _ => self.types.ty(value).cloned(),
+            _ => self.typed.ty(value).cloned(),
         }
     }
 }
@@ -149,7 +149,7 @@ impl Building<'_> {
     /// Copies the header of the model, and removes configurations of devices and annotations.
     fn header_of_file(&mut self) {
         let imports = std::mem::take(&mut self.model.header.opset_import);
-        self.model.header = self.plan.model.header.clone();
+        self.model.header = self.plan.model().header.clone();
         self.model.header.opset_import = imports;
         self.model.header.configuration.clear();
         let nodes: Vec<NodeId> =

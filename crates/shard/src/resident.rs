@@ -13,7 +13,6 @@ use sardonyx_model::{Dim, Type, ValueId};
 
 use crate::form::{Device, Form};
 use crate::plan::{FormId, Plan, Step};
-use crate::planner::Planner;
 use crate::sizes::stand_in;
 
 /// Value that stays on the devices.
@@ -29,18 +28,18 @@ pub struct Resident {
 
 /// Resident in a plan.
 #[derive(Debug, Clone)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     /// Old value; `None` if the model has no such input.
-    pub(super) input: Option<ValueId>,
+    pub(crate) input: Option<ValueId>,
     /// Form before and after the run; `None` if it is not given.
-    form: Option<FormId>,
+    pub(crate) form: Option<FormId>,
     /// New value, and its form at the end of the run.
-    pub(super) new: Option<(ValueId, FormId)>,
+    pub(crate) new: Option<(ValueId, FormId)>,
 }
 
 impl Kept {
     /// Whether the devices have their parts before the run.
-    pub(super) fn is_given(&self) -> bool {
+    pub(crate) fn is_given(&self) -> bool {
         self.form.is_some()
     }
 }
@@ -61,17 +60,8 @@ impl Plan {
         own.sum()
     }
 
-    /// Returns the devices that have a part of a new value at the end of the run, with the value
-    /// and its form.
-    pub(super) fn kept_parts(&self) -> impl Iterator<Item = (ValueId, FormId, Device)> + '_ {
-        let new = self.kept.iter().filter_map(|kept| kept.new);
-        new.flat_map(|(value, form)| {
-            self.form(form).devices().map(move |device| (value, form, device))
-        })
-    }
-
     /// Returns the residents of which a device has a part, with the types of the parts.
-    pub(super) fn parts_on(&self, device: Device) -> impl Iterator<Item = (ValueId, Type)> + '_ {
+    pub(crate) fn parts_on(&self, device: Device) -> impl Iterator<Item = (ValueId, Type)> + '_ {
         self.kept.iter().filter_map(move |kept| {
             let form = self.form(kept.form?);
             let input = kept.input?;
@@ -83,8 +73,8 @@ impl Plan {
 
     /// Writes a line for each resident that a run changes, with its form and the names of the old
     /// and the new value.
-    pub(super) fn print_residents(&self, text: &mut String) {
-        let name = |value: ValueId| self.model.display(Some(self.model.value(value).name));
+    pub(crate) fn print_residents(&self, text: &mut String) {
+        let name = |value: ValueId| self.model().display(Some(self.model().value(value).name));
         for kept in &self.kept {
             if let (Some(input), Some((value, form))) = (kept.input, kept.new) {
                 let (input, value, form) = (name(input), name(value), self.form(form));
@@ -95,7 +85,7 @@ impl Plan {
 
     /// Returns the residents with forms: a form that is not given is derived from this plan. It
     /// stays `None` for a resident that the model neither reads nor changes.
-    pub(super) fn settled(&self, residents: &[Resident]) -> Vec<Resident> {
+    pub(crate) fn settled(&self, residents: &[Resident]) -> Vec<Resident> {
         let both = residents.iter().zip(&self.kept);
         let settled = both.map(|(resident, kept)| {
             let form = resident.form.clone().or_else(|| self.best_form(kept));
@@ -133,7 +123,7 @@ impl Plan {
                 }
                 Step::Move(_) => {}
                 Step::Node(computed) => {
-                    let inputs = self.model.inputs(computed.node).zip(&computed.inputs);
+                    let inputs = self.model().inputs(computed.node).zip(&computed.inputs);
                     let inputs = inputs.filter_map(|(input, form)| Some((input?, (*form)?)));
                     let reads = inputs.chain(computed.captured.iter().copied());
                     let devices: BTreeSet<Device> = computed.devices().collect();
@@ -145,34 +135,5 @@ impl Plan {
             }
         }
         found
-    }
-}
-
-impl Planner<'_> {
-    /// Records the given forms of residents.
-    pub(super) fn take_residents(&mut self) {
-        let prepared = self.prepared;
-        let main = prepared.resolved.model().graph(prepared.resolved.main());
-        for resident in &prepared.residents {
-            let input = main.inputs.get(resident.input).and_then(|info| info.value);
-            let form = resident.form.clone().map(|form| self.number(form));
-            if let (Some(input), Some(form)) = (input, form) {
-                self.forms_of.insert(input, vec![form]);
-            }
-            self.plan.kept.push(Kept { input, form, new: None });
-        }
-    }
-
-    /// Moves the new values of residents to the forms of the old ones.
-    pub(super) fn keep_residents(&mut self) {
-        let prepared = self.prepared;
-        let main = prepared.resolved.model().graph(prepared.resolved.main());
-        for (index, resident) in prepared.residents.iter().enumerate() {
-            let new = resident.output.and_then(|output| main.outputs.get(output)?.value);
-            let Some(value) = new else { continue };
-            let form = self.plan.kept[index].form.unwrap_or_else(|| self.current(value));
-            self.need(value, form);
-            self.plan.kept[index].new = Some((value, form));
-        }
     }
 }

@@ -22,7 +22,7 @@ const NOMINAL_SIZE: i64 = 64;
 
 /// Returns the element type and the sizes of a tensor. The sizes are `None` unless each is a number
 /// or an expression over `symbols`.
-pub(super) fn tensor(ty: &Type, symbols: &HashSet<String>) -> Option<(DataType, Option<Shape>)> {
+pub(crate) fn tensor(ty: &Type, symbols: &HashSet<String>) -> Option<(DataType, Option<Shape>)> {
     let elem = ty.elem()?;
     let is_usable = |dim: &Dim| match dim {
         Dim::Known(size) => *size >= 0,
@@ -35,24 +35,24 @@ pub(super) fn tensor(ty: &Type, symbols: &HashSet<String>) -> Option<(DataType, 
 
 /// Replaces open sizes by 1. Axes of open size are never split, so that the parts of devices do not
 /// depend on the number.
-pub(super) fn stand_in(dims: &[Dim]) -> Sizes {
+pub(crate) fn stand_in(dims: &[Dim]) -> Sizes {
     dims.iter().map(|dim| dim.size().unwrap_or(1)).collect()
 }
 
 /// Estimates a size to compare values: symbols count as [`NOMINAL_SIZE`], and so does an unknown
 /// size.
-pub(super) fn nominal(dim: &Dim) -> u64 {
+pub(crate) fn nominal(dim: &Dim) -> u64 {
     let number = dim.substitute(&|_| Some(Dim::Known(NOMINAL_SIZE))).known();
     number.map_or(NOMINAL_SIZE.unsigned_abs(), |number| u64::try_from(number).unwrap_or(0))
 }
 
 /// Returns the size of `elements` elements in bytes.
-pub(super) fn bytes_of(elements: &Dim, elem: DataType) -> Dim {
+pub(crate) fn bytes_of(elements: &Dim, elem: DataType) -> Dim {
     elements.mul(&elem.bits().unwrap_or(0).into()).ceil_div(&Dim::Known(8))
 }
 
 /// Returns the symbols in the shapes of the main graph's inputs.
-pub(super) fn symbols_of_inputs(prepared: &Prepared) -> HashSet<String> {
+pub(crate) fn symbols_of_inputs(prepared: &Prepared) -> HashSet<String> {
     let model = prepared.resolved.model();
     let inputs = model.graph(prepared.resolved.main()).inputs.iter();
     let types = inputs.filter_map(|info| prepared.types.ty(info.value?));
@@ -61,7 +61,7 @@ pub(super) fn symbols_of_inputs(prepared: &Prepared) -> HashSet<String> {
 
 /// Returns the symbols whose sizes annotations need: symbols in the sizes of axes that they split,
 /// and symbols that they name as sizes of factors.
-pub(super) fn needed(prepared: &Prepared, symbols: &HashSet<String>) -> BTreeSet<String> {
+pub(crate) fn needed(prepared: &Prepared, symbols: &HashSet<String>) -> BTreeSet<String> {
     let model = prepared.resolved.model();
     let mut found = BTreeSet::new();
     let graphs = prepared.resolved.graphs().iter();
@@ -118,7 +118,7 @@ impl FromIterator<(String, i64)> for Numbers {
 
 /// Conditions on the sizes of open symbols under which a plan holds.
 #[derive(Debug)]
-pub(super) struct Scope {
+pub(crate) struct Scope {
     symbols: Vec<String>,
     formulas: Formulas,
     conditions: Conditions,
@@ -127,7 +127,7 @@ pub(super) struct Scope {
 impl Scope {
     /// Derives the conditions under which the inferred types hold. `None` if `options.open` is
     /// `None`, or if the conditions take too long to derive.
-    pub(super) fn new(prepared: &Prepared, options: ShardOptions<'_>) -> Option<Arc<Scope>> {
+    pub(crate) fn new(prepared: &Prepared, options: ShardOptions<'_>) -> Option<Arc<Scope>> {
         let symbols: Vec<String> = options.open?.iter().map(|(name, _)| name.clone()).collect();
         let mut formulas = Formulas::new(symbols.iter().map(String::as_str));
         let values = prepared.resolved.model().value_count();
@@ -151,7 +151,7 @@ impl Plan {
 }
 
 /// Replaces symbols in types by their sizes.
-pub(super) fn with_numbers(types: &[Option<Type>], sizes: &[(String, i64)]) -> Vec<Option<Type>> {
+pub(crate) fn with_numbers(types: &[Option<Type>], sizes: &[(String, i64)]) -> Vec<Option<Type>> {
     let number = |name: &str| {
         let found = sizes.iter().find(|(known, _)| known == name);
         found.map(|(_, size)| Dim::Known(*size))

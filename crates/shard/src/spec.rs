@@ -10,11 +10,11 @@ use smallvec::SmallVec;
 use crate::form::{Device, Form, Place, Split, SplitAxis};
 
 /// Configuration and sizes with which specifications are read.
-pub(super) struct Reading<'a> {
+pub(crate) struct Reading<'a> {
     /// Number of devices of the configuration.
-    pub(super) devices: usize,
+    pub(crate) devices: usize,
     /// Lookup of the size of a symbol in the run.
-    pub(super) symbol: &'a dyn Fn(&str) -> Option<usize>,
+    pub(crate) symbol: &'a dyn Fn(&str) -> Option<usize>,
 }
 
 impl Reading<'_> {
@@ -25,7 +25,7 @@ impl Reading<'_> {
     ///
     /// The reason why there is no such form, as a sentence without its subject, which is the
     /// specification.
-    pub(super) fn form(
+    pub(crate) fn form(
         &self,
         spec: &ShardingSpec<'_>,
         dims: Option<&[Dim]>,
@@ -191,7 +191,7 @@ fn places(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::form::Ranges;
+    use crate::ranges::Ranges;
 
     fn spec(devices: &[i64], dims: &[(i64, &[(Option<i64>, i64)])]) -> ShardingSpec<'static> {
         let factor = |(size, shards): &(Option<i64>, i64)| SimpleShardedDim {

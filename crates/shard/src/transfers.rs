@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sardonyx_model::Dim;
 
-use crate::form::{Device, Form, Place, Run};
+use crate::form::{Device, Form, Place};
+use crate::ranges::Run;
 use crate::sizes::stand_in;
 
 /// Returns the group of devices, `device` included, that combine their partial results of its part,

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use crate::Isa;
-use crate::{Body, Loop, Simd};
+use crate::{Body, Integers, Loop, Simd, Vector};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Avx2;
@@ -12,6 +12,8 @@ pub struct Avx2;
 // caller vouches for.
 impl Simd for Avx2 {
     type V = __m256;
+    type F64 = __m256d;
+    type I32 = __m256i;
     type M = usize;
     type Of32 = *const f32;
     const ISA: Isa = Isa::Avx2;
@@ -106,30 +108,6 @@ impl Simd for Avx2 {
     unsafe fn sqrt(a: __m256) -> __m256 {
         // SAFETY: see the head of this impl.
         unsafe { _mm256_sqrt_ps(a) }
-    }
-
-    #[inline(always)]
-    unsafe fn add_i32(a: __m256, b: __m256) -> __m256 {
-        // SAFETY: see the head of this impl.
-        unsafe {
-            let (a, b) = (_mm256_castps_si256(a), _mm256_castps_si256(b));
-            _mm256_castsi256_ps(_mm256_add_epi32(a, b))
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn low_bits_power(v: __m256) -> __m256 {
-        // SAFETY: see the head of this impl.
-        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_castps_si256(v))) }
-    }
-
-    #[inline(always)]
-    unsafe fn dot_i16(a: __m256, b: __m256, c: __m256) -> __m256 {
-        // SAFETY: see the head of this impl.
-        unsafe {
-            let products = _mm256_madd_epi16(_mm256_castps_si256(a), _mm256_castps_si256(b));
-            Self::add_i32(_mm256_castsi256_ps(products), c)
-        }
     }
 
     #[inline(always)]
@@ -252,6 +230,24 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn store_bf16(p: *mut u16, v: __m256) {
+        // SAFETY: see the head of this impl.
+        unsafe {
+            let bits = _mm256_castps_si256(v);
+            let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+            let half = _mm256_add_epi32(_mm256_set1_epi32(0x7fff), odd);
+            let rounded = _mm256_add_epi32(bits, half);
+            // Rounding could carry a NaN into infinity.
+            let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x40_0000));
+            let is_nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(v, v));
+            let words = _mm256_srli_epi32::<16>(_mm256_blendv_epi8(rounded, quiet, is_nan));
+            let low = _mm256_castsi256_si128(words);
+            let high = _mm256_extracti128_si256::<1>(words);
+            _mm_storeu_si128(p.cast(), _mm_packus_epi32(low, high));
+        }
+    }
+
+    #[inline(always)]
     unsafe fn sum(v: __m256) -> f32 {
         // SAFETY: see the head of this impl.
         unsafe {
@@ -300,5 +296,71 @@ unsafe fn mask_of(lanes: u32) -> __m256i {
         let bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
         let all = _mm256_set1_epi32(lanes as i32);
         _mm256_cmpeq_epi32(_mm256_and_si256(all, bit), bit)
+    }
+}
+
+// The unsafe operations below are intrinsics of the set, or accesses to lanes the caller vouches
+// for.
+impl Vector for __m256d {
+    type Element = f64;
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    unsafe fn splat(x: f64) -> __m256d {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_set1_pd(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(p: *const f64) -> __m256d {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_loadu_pd(p) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f64) {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_storeu_pd(p, self) }
+    }
+
+    #[inline(always)]
+    unsafe fn fma(self, b: __m256d, c: __m256d) -> __m256d {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_fmadd_pd(self, b, c) }
+    }
+}
+
+// The unsafe operations below are intrinsics of the set.
+impl Integers for __m256i {
+    type Floats = __m256;
+
+    #[inline(always)]
+    unsafe fn of_bits(floats: __m256) -> __m256i {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_castps_si256(floats) }
+    }
+
+    #[inline(always)]
+    unsafe fn to_bits(self) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_castsi256_ps(self) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(self, other: __m256i) -> __m256i {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_add_epi32(self, other) }
+    }
+
+    #[inline(always)]
+    unsafe fn shift_left_23(self) -> __m256i {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_slli_epi32::<23>(self) }
+    }
+
+    #[inline(always)]
+    unsafe fn dot_pairs(self, other: __m256i, sum: __m256i) -> __m256i {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_add_epi32(_mm256_madd_epi16(self, other), sum) }
     }
 }

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use crate::Isa;
-use crate::{Body, Loop, Simd};
+use crate::{Body, Integers, Loop, Simd, Vector};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Avx512;
@@ -12,6 +12,8 @@ pub struct Avx512;
 // vouches for.
 impl Simd for Avx512 {
     type V = __m512;
+    type F64 = __m512d;
+    type I32 = __m512i;
     type M = __mmask16;
     type Of32 = [__m512; 2];
     const ISA: Isa = Isa::Avx512;
@@ -100,30 +102,6 @@ impl Simd for Avx512 {
     unsafe fn sqrt(a: __m512) -> __m512 {
         // SAFETY: see the head of this impl.
         unsafe { _mm512_sqrt_ps(a) }
-    }
-
-    #[inline(always)]
-    unsafe fn add_i32(a: __m512, b: __m512) -> __m512 {
-        // SAFETY: see the head of this impl.
-        unsafe {
-            let (a, b) = (_mm512_castps_si512(a), _mm512_castps_si512(b));
-            _mm512_castsi512_ps(_mm512_add_epi32(a, b))
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn low_bits_power(v: __m512) -> __m512 {
-        // SAFETY: see the head of this impl.
-        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_castps_si512(v))) }
-    }
-
-    #[inline(always)]
-    unsafe fn dot_i16(a: __m512, b: __m512, c: __m512) -> __m512 {
-        // SAFETY: see the head of this impl.
-        unsafe {
-            let products = _mm512_madd_epi16(_mm512_castps_si512(a), _mm512_castps_si512(b));
-            Self::add_i32(_mm512_castsi512_ps(products), c)
-        }
     }
 
     #[inline(always)]
@@ -328,5 +306,71 @@ impl Simd for Avx512 {
                 }
             }
         }
+    }
+}
+
+// The unsafe operations below are intrinsics of the set, or accesses to lanes the caller vouches
+// for.
+impl Vector for __m512d {
+    type Element = f64;
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    unsafe fn splat(x: f64) -> __m512d {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_set1_pd(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(p: *const f64) -> __m512d {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_loadu_pd(p) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f64) {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_storeu_pd(p, self) }
+    }
+
+    #[inline(always)]
+    unsafe fn fma(self, b: __m512d, c: __m512d) -> __m512d {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_fmadd_pd(self, b, c) }
+    }
+}
+
+// The unsafe operations below are intrinsics of the set.
+impl Integers for __m512i {
+    type Floats = __m512;
+
+    #[inline(always)]
+    unsafe fn of_bits(floats: __m512) -> __m512i {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_castps_si512(floats) }
+    }
+
+    #[inline(always)]
+    unsafe fn to_bits(self) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_castsi512_ps(self) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(self, other: __m512i) -> __m512i {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_add_epi32(self, other) }
+    }
+
+    #[inline(always)]
+    unsafe fn shift_left_23(self) -> __m512i {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_slli_epi32::<23>(self) }
+    }
+
+    #[inline(always)]
+    unsafe fn dot_pairs(self, other: __m512i, sum: __m512i) -> __m512i {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_add_epi32(_mm512_madd_epi16(self, other), sum) }
     }
 }

@@ -5,6 +5,10 @@ use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
+use slab::Range;
+
+mod slab;
+
 /// Geometry: bytes of a cache line.
 const CACHE_LINE: usize = 64;
 /// Choice: size from which buffers are aligned to and advised for huge pages: packed weights are
@@ -17,6 +21,8 @@ const HUGE_PAGE: usize = 2 << 20;
 pub struct AlignedBuf {
     ptr: NonNull<f32>,
     len: usize,
+    /// Place in memory that packed arrays share; `None` for an allocation of its own.
+    shared: Option<Range>,
 }
 
 // SAFETY: owns its memory like a Vec.
@@ -43,7 +49,7 @@ impl AlignedBuf {
     pub unsafe fn unwritten(len: usize) -> AlignedBuf {
         let layout = Self::layout(len);
         if layout.size() == 0 {
-            return AlignedBuf { ptr: NonNull::dangling(), len: 0 };
+            return AlignedBuf { ptr: NonNull::dangling(), len: 0, shared: None };
         }
         // SAFETY: the size is not zero.
         let Some(ptr) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
@@ -51,7 +57,21 @@ impl AlignedBuf {
         if layout.align() == HUGE_PAGE {
             advise_huge(ptr.as_ptr(), layout.size());
         }
-        AlignedBuf { ptr: ptr.cast(), len }
+        AlignedBuf { ptr: ptr.cast(), len, shared: None }
+    }
+
+    /// Allocates memory without values for an array that lives as long as others, such as packed
+    /// weights. Arrays that would fill one or two huge pages in part share them.
+    ///
+    /// # Safety
+    ///
+    /// Every float must be written before the buffer is read.
+    pub unsafe fn unwritten_for_good(len: usize) -> AlignedBuf {
+        match Range::new(len.saturating_mul(size_of::<f32>())) {
+            Some(range) => AlignedBuf { ptr: range.start().cast(), len, shared: Some(range) },
+            // SAFETY: The caller's promise.
+            None => unsafe { AlignedBuf::unwritten(len) },
+        }
     }
 
     /// Where the floats are, whether they have been written or not.
@@ -68,6 +88,9 @@ impl AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
+        if self.shared.is_some() {
+            return;
+        }
         let layout = Self::layout(self.len);
         if layout.size() != 0 {
             // SAFETY: allocated with this layout.
@@ -202,7 +225,7 @@ fn give_scratch(buf: AlignedBuf) {
 /// How long packed weights are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasts {
-    /// For many runs: they have memory of their own.
+    /// For many runs: they have memory of their own, or share huge pages with others.
     ForGood,
     /// For one run: they lie in scratch memory of the thread, which has it back when they are
     /// dropped. So the next run asks the system for nothing.
@@ -226,7 +249,7 @@ impl PackedBuf {
     pub unsafe fn unwritten(len: usize, lasts: Lasts) -> PackedBuf {
         let mut buf = match lasts {
             // SAFETY: the caller's promise.
-            Lasts::ForGood => unsafe { AlignedBuf::unwritten(len) },
+            Lasts::ForGood => unsafe { AlignedBuf::unwritten_for_good(len) },
             Lasts::ForOneRun => take_scratch(len),
         };
         if lasts == Lasts::ForOneRun {

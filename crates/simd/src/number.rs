@@ -12,7 +12,8 @@ use std::fmt::Debug;
 
 use half::{bf16, f16};
 
-use crate::{Level, Loop};
+use crate::buffer::AnyBits;
+use crate::{Level, Loop, halves};
 
 /// An element type.
 pub trait Number: Copy + Default + PartialEq + PartialOrd + Debug + Send + Sync + 'static {
@@ -29,7 +30,7 @@ pub trait Number: Copy + Default + PartialEq + PartialOrd + Debug + Send + Sync 
     const HIGHEST: Self;
     const IS_FLOAT: bool;
     fn widen(self) -> Self::Wide;
-    /// Back from the wide type, rounded to nearest even.
+    /// Rounds a number of the wide type to the nearest, ties to even.
     fn narrow(wide: Self::Wide) -> Self;
     fn to_real(self) -> Self::Real;
     /// Rounded for floats; truncated and saturating for integers, NaN becomes 0.
@@ -37,6 +38,26 @@ pub trait Number: Copy + Default + PartialEq + PartialOrd + Debug + Send + Sync 
     fn to_f64(self) -> f64;
     /// As [`Number::from_real`].
     fn from_f64(x: f64) -> Self;
+    /// Returns the elements themselves if the type computes in itself.
+    fn as_wide(elements: &[Self]) -> Option<&[Self::Wide]>;
+    /// Returns the elements themselves for writing if the type computes in itself.
+    fn as_wide_mut(elements: &mut [Self]) -> Option<&mut [Self::Wide]>;
+    /// Widens the elements of `from` into `to`, which is as long.
+    fn widen_all(level: Level, from: &[Self], to: &mut [Self::Wide]);
+    /// Rounds the numbers of `from` to elements of `to`, which is as long, like [`Number::narrow`].
+    fn narrow_all(level: Level, from: &[Self::Wide], to: &mut [Self]);
+    /// Writes [`Number::to_real`] of each element of `from` to `to`, which is as long.
+    fn to_reals_all(_: Level, from: &[Self], to: &mut [Self::Real]) {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = from.to_real();
+        }
+    }
+    /// Writes [`Number::from_real`] of each number of `from` to `to`, which is as long.
+    fn from_reals_all(_: Level, from: &[Self::Real], to: &mut [Self]) {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = Self::from_real(*from);
+        }
+    }
     /// Runs a loop over this type, compiled for as many instruction sets as the type is worth:
     /// three for f32, AVX2 and the target's own for other floats, the target's own for integers.
     /// Every copy is code to build and to load.
@@ -45,7 +66,7 @@ pub trait Number: Copy + Default + PartialEq + PartialOrd + Debug + Send + Sync 
 }
 
 /// A type that computes in itself: f32, f64 and the integers.
-pub trait Arith: Number<Wide = Self> {
+pub trait Arith: Number<Wide = Self> + AnyBits {
     /// What long sums of this type are kept in: f64 for floats, the type itself (wrapping) for
     /// integers.
     type Total: Arith<Total = Self::Total>;
@@ -141,6 +162,14 @@ macro_rules! integers {
             #[inline(always)]
             fn from_f64(x: f64) -> $t { x as $t }
             #[inline(always)]
+            fn as_wide(elements: &[$t]) -> Option<&[$t]> { Some(elements) }
+            #[inline(always)]
+            fn as_wide_mut(elements: &mut [$t]) -> Option<&mut [$t]> { Some(elements) }
+            #[inline(always)]
+            fn widen_all(_: Level, from: &[$t], to: &mut [$t]) { to.copy_from_slice(from) }
+            #[inline(always)]
+            fn narrow_all(_: Level, from: &[$t], to: &mut [$t]) { to.copy_from_slice(from) }
+            #[inline(always)]
             fn run<B: Loop>(_: Level, body: B) -> B::Out { body.run::<false>() }
         }
 
@@ -235,6 +264,14 @@ macro_rules! wide_floats {
             #[inline(always)]
             fn from_f64(x: f64) -> $t { x as $t }
             #[inline(always)]
+            fn as_wide(elements: &[$t]) -> Option<&[$t]> { Some(elements) }
+            #[inline(always)]
+            fn as_wide_mut(elements: &mut [$t]) -> Option<&mut [$t]> { Some(elements) }
+            #[inline(always)]
+            fn widen_all(_: Level, from: &[$t], to: &mut [$t]) { to.copy_from_slice(from) }
+            #[inline(always)]
+            fn narrow_all(_: Level, from: &[$t], to: &mut [$t]) { to.copy_from_slice(from) }
+            #[inline(always)]
             fn run<B: Loop>(level: Level, body: B) -> B::Out { level.$run(body) }
         }
 
@@ -316,6 +353,14 @@ macro_rules! narrow_floats {
             fn to_f64(self) -> f64 { $widen(self) as f64 }
             #[inline(always)]
             fn from_f64(x: f64) -> $t { $narrow(to_f32_odd(x)) }
+            #[inline(always)]
+            fn as_wide(_: &[$t]) -> Option<&[f32]> { None }
+            #[inline(always)]
+            fn as_wide_mut(_: &mut [$t]) -> Option<&mut [f32]> { None }
+            fn widen_all(level: Level, from: &[$t], to: &mut [f32]) { halves::widen(level, from, to) }
+            fn narrow_all(level: Level, from: &[f32], to: &mut [$t]) { halves::narrow(level, from, to) }
+            fn to_reals_all(level: Level, from: &[$t], to: &mut [f32]) { halves::widen(level, from, to) }
+            fn from_reals_all(level: Level, from: &[f32], to: &mut [$t]) { halves::narrow(level, from, to) }
             #[inline(always)]
             fn run<B: Loop>(level: Level, body: B) -> B::Out { level.run_avx2(body) }
         }

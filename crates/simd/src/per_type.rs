@@ -13,7 +13,7 @@
 /// ```
 ///
 /// becomes `fn reduce(..);` in the trait and `fn reduce(..) { crate::reduce::reduce(..) }` for each
-/// type. A blanket implementation would be generic again.
+/// type. A blanket implementation would be generic again. A `#[cfg]` before a method leaves it out.
 // The functions are those of the crate that declares the trait.
 #[allow(clippy::crate_in_macro_def)]
 #[macro_export]
@@ -21,26 +21,27 @@ macro_rules! per_type {
     ($(
         $(#[$doc:meta])*
         trait $name:ident: $super:ident for [$($t:ty),*] {
-            $( $($path:ident)::+ = fn $method:ident($($arg:ident: $arg_ty:ty),* $(,)?) $(-> $ret:ty)?; )*
+            $( $(#[$when:meta])* $($path:ident)::+ = fn $method:ident($($arg:ident: $arg_ty:ty),* $(,)?) $(-> $ret:ty)?; )*
         }
     )*) => { $(
         $(#[$doc])*
         pub trait $name: $super {
             $(
                 #[doc = concat!("See `", stringify!($($path)::+), "`.")]
+                $(#[$when])*
                 fn $method($($arg: $arg_ty),*) $(-> $ret)?;
             )*
         }
-        $crate::per_type!(@types $name [$($t),*] { $( $($path)::+ = fn $method($($arg: $arg_ty),*) $(-> $ret)?; )* });
+        $crate::per_type!(@types $name [$($t),*] { $( $(#[$when])* $($path)::+ = fn $method($($arg: $arg_ty),*) $(-> $ret)?; )* });
     )* };
     (@types $name:ident [$first:ty $(, $rest:ty)*] $methods:tt) => {
         $crate::per_type!(@one $name $first, $methods);
         $crate::per_type!(@types $name [$($rest),*] $methods);
     };
     (@types $name:ident [] $methods:tt) => {};
-    (@one $name:ident $t:ty, { $( $($path:ident)::+ = fn $method:ident($($arg:ident: $arg_ty:ty),*) $(-> $ret:ty)?; )* }) => {
+    (@one $name:ident $t:ty, { $( $(#[$when:meta])* $($path:ident)::+ = fn $method:ident($($arg:ident: $arg_ty:ty),*) $(-> $ret:ty)?; )* }) => {
         impl $name for $t {
-            $( fn $method($($arg: $arg_ty),*) $(-> $ret)? { crate::$($path)::+($($arg),*) } )*
+            $( $(#[$when])* fn $method($($arg: $arg_ty),*) $(-> $ret)? { crate::$($path)::+($($arg),*) } )*
         }
     };
 }

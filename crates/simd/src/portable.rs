@@ -4,7 +4,7 @@ use half::{bf16, f16};
 
 use crate::Isa;
 use crate::number::{Arith, bf16_to_f32, f16_to_f32, f32_to_f16};
-use crate::{Body, Loop, Simd};
+use crate::{Body, Integers, Loop, Simd, Vector};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Portable;
@@ -21,6 +21,8 @@ fn map2(a: F4, b: F4, f: impl Fn(f32, f32) -> f32) -> F4 {
 
 impl Simd for Portable {
     type V = F4;
+    type F64 = D2;
+    type I32 = I4;
     type M = usize;
     type Of32 = *const f32;
     const ISA: Isa = Isa::Portable;
@@ -155,29 +157,6 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    unsafe fn add_i32(a: F4, b: F4) -> F4 {
-        map2(a, b, |a, b| f32::from_bits(a.to_bits().wrapping_add(b.to_bits())))
-    }
-
-    #[inline(always)]
-    unsafe fn low_bits_power(v: F4) -> F4 {
-        F4(v.0.map(|x| f32::from_bits(x.to_bits() << 23)))
-    }
-
-    #[inline(always)]
-    unsafe fn dot_i16(a: F4, b: F4, c: F4) -> F4 {
-        let products = map2(a, b, |a, b| {
-            let (a, b) = (a.to_bits().cast_signed(), b.to_bits().cast_signed());
-            // The earlier step is the lower half.
-            let (first, second) =
-                (i32::from(a as i16) * i32::from(b as i16), (a >> 16) * (b >> 16));
-            f32::from_bits(first.wrapping_add(second).cast_unsigned())
-        });
-        // SAFETY: plain arithmetic.
-        unsafe { Self::add_i32(products, c) }
-    }
-
-    #[inline(always)]
     unsafe fn max(a: F4, b: F4) -> F4 {
         map2(a, b, |a, b| if a > b { a } else { b })
     }
@@ -244,5 +223,77 @@ impl Simd for Portable {
                 }
             }
         }
+    }
+}
+
+/// Two lanes of doubles; aligned so that the compiler may keep it in one register.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(16))]
+pub struct D2([f64; 2]);
+
+impl Vector for D2 {
+    type Element = f64;
+    const LANES: usize = 2;
+
+    #[inline(always)]
+    unsafe fn splat(x: f64) -> D2 {
+        D2([x; 2])
+    }
+
+    #[inline(always)]
+    unsafe fn load(p: *const f64) -> D2 {
+        // SAFETY: two readable doubles, the caller's promise.
+        D2(unsafe { p.cast::<[f64; 2]>().read_unaligned() })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f64) {
+        // SAFETY: two writable doubles, the caller's promise.
+        unsafe { p.cast::<[f64; 2]>().write_unaligned(self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn fma(self, b: D2, c: D2) -> D2 {
+        // Not `mul_add`: without the instruction that is a library call per lane.
+        D2([self.0[0] * b.0[0] + c.0[0], self.0[1] * b.0[1] + c.0[1]])
+    }
+}
+
+/// Four lanes of integers; aligned so that the compiler may keep them in one register.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(16))]
+pub struct I4([i32; 4]);
+
+impl Integers for I4 {
+    type Floats = F4;
+
+    #[inline(always)]
+    unsafe fn of_bits(floats: F4) -> I4 {
+        I4(floats.0.map(|x| x.to_bits().cast_signed()))
+    }
+
+    #[inline(always)]
+    unsafe fn to_bits(self) -> F4 {
+        F4(self.0.map(|x| f32::from_bits(x.cast_unsigned())))
+    }
+
+    #[inline(always)]
+    unsafe fn add(self, other: I4) -> I4 {
+        I4(std::array::from_fn(|i| self.0[i].wrapping_add(other.0[i])))
+    }
+
+    #[inline(always)]
+    unsafe fn shift_left_23(self) -> I4 {
+        I4(self.0.map(|x| x << 23))
+    }
+
+    #[inline(always)]
+    unsafe fn dot_pairs(self, other: I4, sum: I4) -> I4 {
+        I4(std::array::from_fn(|i| {
+            let (a, b) = (self.0[i], other.0[i]);
+            // The earlier step is the lower half.
+            let first = i32::from(a as i16) * i32::from(b as i16);
+            sum.0[i].wrapping_add(first).wrapping_add((a >> 16).wrapping_mul(b >> 16))
+        }))
     }
 }

@@ -3,15 +3,59 @@
 use crate::number::f32_to_bf16;
 use crate::{Body, Isa, Loop};
 
-/// Vectors of f32 on one instruction set.
+/// A vector of elements of one type, with what products need of it.
+///
+/// # Safety
+///
+/// Every function must run on a machine with the instruction set that has the vector. Pointers must
+/// be valid for the lanes named, at any alignment.
+pub trait Vector: Copy + 'static {
+    /// The type of a lane.
+    type Element: Copy;
+    /// Lanes of a vector, at most 16.
+    const LANES: usize;
+
+    unsafe fn splat(x: Self::Element) -> Self;
+    unsafe fn load(p: *const Self::Element) -> Self;
+    unsafe fn store(self, p: *mut Self::Element);
+    /// Computes `self * b + c`, fused where the instruction set can.
+    unsafe fn fma(self, b: Self, c: Self) -> Self;
+}
+
+/// A vector of integers of 32 bits, or of pairs of integers of 16 bits, in the lanes of a vector of
+/// floats. Arithmetic wraps.
+///
+/// # Safety
+///
+/// Every function must run on a machine with the instruction set that has the vector.
+pub trait Integers: Copy + 'static {
+    /// The vector of floats with the same bits.
+    type Floats: Copy;
+
+    /// Takes the bits of floats as integers.
+    unsafe fn of_bits(floats: Self::Floats) -> Self;
+    /// Takes the bits as floats.
+    unsafe fn to_bits(self) -> Self::Floats;
+    unsafe fn add(self, other: Self) -> Self;
+    /// Moves biased exponents of floats to their place.
+    unsafe fn shift_left_23(self) -> Self;
+    /// Adds to each lane of `sum` the two products of the lanes as pairs of integers of 16 bits.
+    unsafe fn dot_pairs(self, other: Self, sum: Self) -> Self;
+}
+
+/// Vectors of f32 on one instruction set, and those of other elements.
 ///
 /// # Safety
 ///
 /// Every function must run on a machine with [`Simd::ISA`]. Pointers must be valid for the lanes
 /// named; lanes that a mask leaves out are never touched.
 pub trait Simd: Copy + 'static {
-    /// A vector.
+    /// A vector of floats.
     type V: Copy;
+    /// A vector of doubles.
+    type F64: Vector<Element = f64>;
+    /// A vector of integers of 32 bits, with the lanes of a vector of floats.
+    type I32: Integers<Floats = Self::V>;
     /// Which of the first lanes take part.
     type M: Copy;
     /// 32 numbers in registers, where they fit.
@@ -45,13 +89,6 @@ pub trait Simd: Copy + 'static {
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn div(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sqrt(a: Self::V) -> Self::V;
-    /// Adds lanes as integers of 32 bits, wrapping.
-    unsafe fn add_i32(a: Self::V, b: Self::V) -> Self::V;
-    /// Shifts lanes as integers left by 23 bits, which moves a biased exponent to its place.
-    unsafe fn low_bits_power(v: Self::V) -> Self::V;
-    /// Adds to each lane of `c`, an integer of 32 bits, the two products of the lanes of `a` and
-    /// `b` as pairs of integers of 16 bits, wrapping.
-    unsafe fn dot_i16(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
     /// The greater lanes; NaN where either is NaN.

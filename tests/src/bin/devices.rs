@@ -318,7 +318,7 @@ fn compare(
         return Err(format!("{} outputs, not {}", found.len(), wanted.len()));
     }
     let facts = plan.facts();
-    let is_exact = plan.steps.iter().all(|step| match step {
+    let is_exact = plan.steps().iter().all(|step| match step {
         Step::Node(computed) => {
             let model = plan.model();
             let op = model.display(model.node(computed.node).op_type);
@@ -334,7 +334,7 @@ fn compare(
     counts.moved += usize::from(facts.moves > 0);
     counts.parts += usize::from(facts.in_parts > 0);
     counts.partial += usize::from(facts.partial > 0);
-    counts.not_honored += plan.not_honored.len();
+    counts.not_honored += plan.not_honored().len();
     counts.same_bits += usize::from(is_same);
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::{Result, python, shell};
 
 #[derive(clap::Args)]
 pub(crate) struct Training {
-    /// Only these networks: resnet18, `mobilenet_v3`, lstm, `bert_base`, gpt2.
+    /// Only these networks: resnet18, `mobilenet_v3`, lstm, gru, `small_bert`, `bert_base`, gpt2.
     networks: Vec<String>,
     /// Number of rounds, in each of which both sides run once.
     #[arg(long, value_name = "NUMBER", default_value_t = 5)]

@@ -15,7 +15,7 @@ const WANTED: &[&str] = &["Cargo.toml", "README.md", "LICENSE-APACHE", "LICENSE-
 const UNSTABLE: &str = "No stability is promised";
 
 /// Crates that programs name, whose interface is promised.
-const PROMISED: &[&str] = &["sardonyx", "sardonyx-cli"];
+const PROMISED: &[&str] = &["ort-sardonyx", "sardonyx", "sardonyx-cli"];
 
 /// Package as crates.io gets it.
 pub(crate) struct Crate {

@@ -148,7 +148,7 @@ impl DeviceProfile {
     ) -> Result<DeviceProfile, Failure> {
         let plan = session.last_plan().ok_or_else(fail_without_runs)?;
         let mut moves = Vec::new();
-        for (step, words) in (0..plan.steps.len()).map(|step| (step, plan.move_in_words(step))) {
+        for (step, words) in (0..plan.steps().len()).map(|step| (step, plan.move_in_words(step))) {
             let Some(words) = words else { continue };
             let taking_part = devices.iter().filter_map(|device| {
                 let runs = device.exchanges.iter().filter_map(|run| run.get(&step));
@@ -164,7 +164,7 @@ impl DeviceProfile {
         let mut sorted = wall.to_vec();
         sorted.sort_unstable();
         Ok(DeviceProfile {
-            configuration: plan.configuration.clone(),
+            configuration: plan.configuration().to_string(),
             run: compute_median(&sorted).ok_or_else(fail_without_runs)?,
             shortest: *sorted.first().ok_or_else(fail_without_runs)?,
             runs: wall.len(),

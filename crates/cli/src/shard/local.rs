@@ -113,9 +113,9 @@ pub(crate) fn write_ranks(
     Ok(Ok(WrittenRanks {
         ranks: written,
         engine: args.collectives,
-        configuration: ranks.plan().configuration.clone(),
+        configuration: ranks.plan().configuration().to_string(),
         outputs: model.outputs().iter().map(|port| port.name().to_string()).collect(),
-        not_honored: ranks.plan().not_honored.len(),
+        not_honored: ranks.plan().not_honored().len(),
     }))
 }
 

@@ -223,3 +223,46 @@ unsafe fn round<S: Simd, M: Mac<S>>(from: *const f32, n: usize, to: *mut f32, at
         }
     }
 }
+
+/// Returns how many of `places` places, whose inputs are `step` apart, come before an input; all
+/// inputs are counted from that of the first place.
+pub(super) fn places_before(input: isize, step: usize, places: usize) -> usize {
+    usize::try_from(input).unwrap_or(0).div_ceil(step).min(places)
+}
+
+/// Returns whether an axis of `size` elements has one with number `at`.
+pub(super) fn is_inside(at: isize, size: usize) -> bool {
+    usize::try_from(at).is_ok_and(|at| at < size)
+}
+
+/// Copies elements that lie `distance` apart next to each other.
+///
+/// # Safety
+///
+/// As many elements must be readable.
+#[inline(always)]
+pub(super) unsafe fn copy_every(from: *const f32, distance: usize, to: &mut [f32]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // Of a distance that the compiler knows the loop becomes vectors.
+        match distance {
+            2 => copy_each::<2>(from, to),
+            3 => copy_each::<3>(from, to),
+            4 => copy_each::<4>(from, to),
+            _ => to.iter_mut().enumerate().for_each(|(i, x)| *x = *from.add(i * distance)),
+        }
+    }
+}
+
+/// Copies every `D`th element.
+///
+/// # Safety
+///
+/// As many elements must be readable.
+#[inline(always)]
+unsafe fn copy_each<const D: usize>(from: *const f32, to: &mut [f32]) {
+    for (i, x) in to.iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        *x = unsafe { *from.add(i * D) };
+    }
+}

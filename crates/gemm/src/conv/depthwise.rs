@@ -25,6 +25,16 @@ const PIXELS_PER_THREAD: usize = 64;
 /// copied.
 const VECTORS_OF_THREAD: usize = 8;
 
+/// Choice: outputs of a plane below which vectors of neighbouring outputs are too few to pay.
+const LEAST_PLANE: usize = 64;
+
+/// Whether these loops are faster than those of planes for images in rows with output planes of
+/// `plane` pixels: there is one for the width of the kernel, or planes are small.
+pub(super) fn suits(g: &Geometry, plane: usize) -> bool {
+    let has_loop = matches!((g.kernel[2], g.strides[2], g.dilations[2]), (3 | 5 | 7, 1 | 2, 1));
+    has_loop || plane < LEAST_PLANE
+}
+
 /// One depthwise convolution, sizes checked.
 #[derive(Clone, Copy)]
 pub(super) struct Depthwise<'a> {

@@ -5,13 +5,15 @@
 //! width join into one run where pixels lie a pixel's channels apart. The input is read where it
 //! lies if it has channels last and no padding. Else the rows that a block of output rows needs are
 //! copied once into scratch memory that stays in the second-level cache, with zeros where there is
-//! padding; planes become pixels on the way. The layout and the loops are those of XNNPACK and of
-//! oneDNN's channels-last convolutions without their lists of pointers.
+//! padding; planes become pixels on the way, and inputs that no tap meets are left out. The layout
+//! and the loops are those of XNNPACK and of oneDNN's channels-last convolutions without their
+//! lists of pointers.
 //!
 //! | job | file |
 //! | --- | --- |
 //! | blocks of outputs for caches and threads | [`cut`] |
 //! | runs of adjacent steps, chains of sums | [`runs`] |
+//! | inputs that a block needs along an axis | [`footprint`] |
 //! | copies of inputs | [`inputs`] |
 //! | order of tiles, prefetches | [`tiles`], by AMX [`strips`] |
 //! | multiply-adds of a tile | [`tile`](super::tile) |
@@ -21,6 +23,7 @@
 //! changes a bit of the result.
 
 mod cut;
+mod footprint;
 mod inputs;
 mod runs;
 mod strips;
@@ -239,15 +242,16 @@ impl Direct<'_> {
     fn windows(&self, cut: &Cut, block: &Block, copy: &mut [f32]) -> Places<*const f32> {
         let g = &self.conv.geometry;
         let [_, in_h, in_w] = self.in_dims;
-        let col = g.strides[2] * cut.pixel;
         match cut.source {
             Source::Rows => {
                 self.copy_rows(cut, block, copy);
-                let row = g.strides[1] * g.extent(2, cut.cols) * cut.pixel;
-                Places { first: copy.as_ptr(), row, col }
+                let [rows, cols] = self.footprints(cut.rows, cut.cols);
+                let row = rows.output * cols.len() * cut.pixel;
+                Places { first: copy.as_ptr(), row, col: cols.output * cut.pixel }
             }
-            Source::Pixels => Places { first: copy.as_ptr(), row: 0, col },
+            Source::Pixels => Places { first: copy.as_ptr(), row: 0, col: cut.pixel },
             Source::Input => {
+                let col = g.strides[2] * cut.pixel;
                 let row = block.depth * g.strides[0] * in_h + block.rows.start * g.strides[1];
                 let pixel = row * in_w + block.cols.start * g.strides[2];
                 let first = self.input.pixel(block.image, pixel);

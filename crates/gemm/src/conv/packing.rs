@@ -1,11 +1,13 @@
 //! Weights in the form in which loops read them.
 //!
-//! Of a depthwise convolution: a row of all channels, up to whole vectors, for each tap. Of any
-//! other: group after group and vector after vector of output channels, one vector for each step;
-//! steps go through the taps, and through the channels of the group for each. Channels that fill up
-//! the last vector are zero. For Winograd's algorithm this form is that of a pointwise convolution
-//! for each point, one after the other. Where operands are rounded, a step is two neighbouring
-//! channels.
+//! Of a depthwise convolution: a row of all channels, up to whole vectors, for each tap. Of a
+//! convolution by planes: as they come. Of any other: group after group and vector after vector of
+//! output channels, one vector for each step; steps go through the taps, and through the channels
+//! of the group for each. Channels that fill up the last vector are zero. For Winograd's algorithm
+//! this form is that of a pointwise convolution for each point, one after the other. Where operands
+//! are rounded, a step is two neighbouring channels.
+
+use std::sync::Arc;
 
 use super::winograd::{self, POINTS};
 use super::{
@@ -99,7 +101,9 @@ impl PackedConv {
                 source.pack_direct(isa, &params, &geometry, operands, room)?
             }
             Algorithm::Winograd(operands) => source.pack_points(isa, &params, operands, room)?,
+            Algorithm::Planes => source.pack_plain(&params, room),
         };
+        let weights = Arc::new(weights);
         Ok(PackedConv { params, geometry, isa, caches: Caches::detect(), algorithm, weights })
     }
 
@@ -133,6 +137,7 @@ fn packed_len(
             let width = params.out_channels.checked_next_multiple_of(lanes)?;
             return width.checked_mul(geometry.taps());
         }
+        Algorithm::Planes => return params.weights_len(),
         Algorithm::Direct(_) => geometry.taps(),
         Algorithm::Winograd(_) => POINTS,
     };
@@ -180,6 +185,18 @@ impl Source<'_> {
         for channel in 0..params.out_channels {
             for tap in 0..taps {
                 packed[tap * width + channel] = self.weight(channel, channel * taps + tap);
+            }
+        }
+        packed
+    }
+
+    /// Copies weights in the order that they have.
+    fn pack_plain(&self, params: &ConvParams, room: Room) -> PackedBuf {
+        let mut packed = PackedBuf::zeroed(room.floats, room.lasts);
+        let depth = room.floats / params.out_channels.max(1);
+        for (channel, row) in packed.chunks_exact_mut(depth.max(1)).enumerate() {
+            for (step, weight) in row.iter_mut().enumerate() {
+                *weight = self.weight(channel, channel * depth + step);
             }
         }
         packed

@@ -189,6 +189,36 @@ const CASES: &[Case] = &[
     Case { pads: (&[1], &[1]), ..case("1-D, long rows", (80, 40), &[3000], &[3]) },
     Case { groups: 5, pads: (&[3], &[0]), ..case("depthwise 1-D", (5, 5), &[50], &[4]) },
     Case { groups: 3, pads: (&[40], &[2]), ..case("depthwise 1-D, long", (3, 3), &[90], &[41]) },
+    Case { dilations: &[2000], ..case("1-D, taps far apart", (20, 24), &[5000], &[3]) },
+    Case {
+        dilations: &[30, 33],
+        pads: (&[30, 33], &[30, 33]),
+        ..case("taps far apart", (5, 18), &[40, 55], &[3, 3])
+    },
+    Case {
+        strides: &[2, 4],
+        dilations: &[2, 2],
+        pads: (&[1, 3], &[2, 0]),
+        ..case("strides and dilations with a divisor", (18, 20), &[23, 45], &[3, 3])
+    },
+    Case { strides: &[3, 1], batch: 2, ..case("pointwise, uneven", (20, 40), &[13, 9], &[1, 1]) },
+    Case { strides: &[5, 4], ..case("taps of every stride", (3, 20), &[41, 60], &[2, 2]) },
+    Case { pads: (&[2, 2], &[2, 2]), batch: 2, ..case("one output", (7, 1), &[30, 33], &[5, 5]) },
+    Case { pads: (&[1, 1], &[1, 1]), ..case("three outputs", (300, 3), &[20, 21], &[3, 3]) },
+    Case { strides: &[2, 3], ..case("few outputs, strides", (9, 5), &[31, 40], &[3, 4]) },
+    Case {
+        groups: 6,
+        dilations: &[1, 40],
+        pads: (&[1, 20], &[1, 60]),
+        ..case("few outputs of a group, taps far apart", (12, 18), &[9, 50], &[3, 3])
+    },
+    Case {
+        groups: 7,
+        dilations: &[1, 3],
+        strides: &[2, 2],
+        pads: (&[4, 3], &[0, 3]),
+        ..case("depthwise, dilated", (7, 7), &[28, 31], &[5, 3])
+    },
     Case {
         groups: 3,
         pads: (&[0, 9], &[1, 9]),
@@ -307,6 +337,7 @@ fn algorithms(params: &ConvParams) -> impl Iterator<Item = (Isa, Algorithm)> + u
         Algorithm::Direct(Operands::Tiles),
         Algorithm::Winograd(Operands::Exact),
         Algorithm::Winograd(Operands::Rounded),
+        Algorithm::Planes,
     ];
     let geometry = Geometry::new(params).unwrap();
     let both = Isa::available().iter().flat_map(move |isa| all.map(|algorithm| (*isa, algorithm)));
@@ -348,7 +379,7 @@ fn a_gate_gives_the_bits_of_products_before() {
         for (row, by) in data.input.chunks_exact_mut(plane).zip(&gate) {
             row.iter_mut().for_each(|x| *x *= by);
         }
-        for (isa, algorithm) in algorithms(&params) {
+        for (isa, algorithm) in algorithms(&params).filter(|(_, how)| *how != Algorithm::Planes) {
             let source = WeightSource::Floats(&weights);
             let conv =
                 PackedConv::scaled(isa, params.clone(), algorithm, source, None, Lasts::ForGood)
@@ -733,18 +764,26 @@ fn what_does_not_fit_is_an_error() {
     assert_eq!(run(6, (12, rows), (6, rows)), short("factor", 12, 6));
     let error = Err(ConvError::Order { what: "residual" });
     assert_eq!(run(6, (12, last), (12, rows)), error);
-    // Windows of which no copy fits into memory.
+    // Windows far larger than any memory, whose taps meet one input.
     let far = ConvParams {
         dilations: smallvec![1 << 40; 2],
         pads_begin: smallvec![1 << 40; 2],
         pads_end: smallvec![1 << 40; 2],
         ..ConvParams::new(4, 6, &[3, 3])
     };
-    let conv = PackedConv::new(isa, far, &weights).unwrap();
-    let input = Ordered { data: &[0.0; 4], order: rows };
-    let output = OrderedMut { data: &mut [0.0; 6], order: rows };
-    let found = conv.run(&Pool::new(1), 1, &[1, 1], input, output, &ConvEpilogue::default());
-    assert_eq!(found, Err(ConvError::TooLarge));
+    let conv = PackedConv::new(isa, far.clone(), &weights).unwrap();
+    let mut output = [0.0; 6];
+    let input = Ordered { data: &[1.0; 4], order: rows };
+    let out = OrderedMut { data: &mut output, order: rows };
+    let plain = ConvEpilogue::default();
+    assert_eq!(conv.run(&Pool::new(1), 1, &[1, 1], input, out, &plain), Ok(()));
+    for (channel, sum) in output.iter().enumerate() {
+        let met: f32 = (0..4).map(|c| weights[(channel * 4 + c) * 9 + 4]).sum();
+        assert!((sum - met).abs() < 1e-5, "{channel}: {sum}, not {met}");
+    }
+    // More outputs than any memory has.
+    let wide = ConvParams { dilations: smallvec![1; 2], ..far };
+    let conv = PackedConv::new(isa, wide, &weights).unwrap();
     assert_eq!(conv.scratch(&Pool::new(1), 1, &[1, 1], [rows; 2]), Err(ConvError::TooLarge));
 }
 

@@ -4,14 +4,20 @@
 //! the same taps of the kernel, and no others. Such a *phase* is an ordinary convolution of stride
 //! 1, with the taps in reverse order, whose outputs lie a stride apart. So nothing is added up in
 //! memory, and all that is known of convolutions holds.
+//!
+//! Where the kernel reaches far beyond the input, or phases are many and small, [`products`] take
+//! less time.
+
+mod products;
 
 use super::naive::advance;
 use super::packing::for_each_vector;
 use super::{
     Algorithm, ConvEpilogue, ConvError, ConvParams, Lasts, Order, Ordered, OrderedMut, PackedConv,
-    PerAxis, WeightSource, check_len, product,
+    PerAxis, WeightSource, check_len, check_memory, product,
 };
 use crate::gemm::{Number, SendPtr};
+use products::{Call, Products};
 use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::{Exec, Isa, Pool};
@@ -41,7 +47,7 @@ const MOST: usize = 1 << 40;
 
 impl TransposeParams {
     /// Whether the fields fit each other, and the sizes of an input and an output.
-    fn check(&self, spatial: &[usize], output: &[usize]) -> Result<(), ConvError> {
+    pub(super) fn check(&self, spatial: &[usize], output: &[usize]) -> Result<(), ConvError> {
         self.as_conv().check()?;
         let rank = self.kernel.len();
         if let Some(list) = [spatial, output].into_iter().find(|list| list.len() != rank) {
@@ -59,7 +65,7 @@ impl TransposeParams {
         Ok(())
     }
 
-    fn as_conv(&self) -> ConvParams {
+    pub(super) fn as_conv(&self) -> ConvParams {
         ConvParams {
             in_channels: self.in_channels,
             out_channels: self.out_channels,
@@ -73,13 +79,13 @@ impl TransposeParams {
     }
 
     /// Elements of the weights, `[in_channels, out_channels / groups, kernel...]`.
-    fn weights_len(&self) -> Option<usize> {
+    pub(super) fn weights_len(&self) -> Option<usize> {
         let taps = product(&self.kernel)?;
         (self.out_channels / self.groups).checked_mul(self.in_channels)?.checked_mul(taps)
     }
 
     /// Elements per output channel of input, output and kernel.
-    fn check_lens(
+    pub(super) fn check_lens(
         &self,
         batch: usize,
         (spatial, output): (&[usize], &[usize]),
@@ -178,7 +184,36 @@ pub struct PackedTranspose {
     /// Output sizes less the strides times the input sizes.
     excess: [isize; 3],
     strides: [usize; 3],
-    phases: SmallVec<[Phase; 4]>,
+    form: Form,
+}
+
+/// Weights in the form that the loops read.
+#[derive(Debug)]
+enum Form {
+    Phases(Phases),
+    Products(Products),
+}
+
+/// Weights that are packed in some form, for sizes of an input and an output.
+struct Given<'a> {
+    kind: FormKind,
+    spatial: &'a [usize],
+    output: &'a [usize],
+    weights: &'a [f32],
+    lasts: Lasts,
+}
+
+/// Choice of a [`Form`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FormKind {
+    Phases,
+    Products,
+}
+
+/// Convolutions of all phases.
+#[derive(Debug)]
+struct Phases {
+    all: SmallVec<[Phase; 4]>,
     /// Whether some outputs see no tap at all.
     has_gaps: bool,
 }
@@ -253,7 +288,7 @@ impl PhaseAxis {
     }
 }
 
-fn greatest_divisor(a: usize, b: usize) -> usize {
+pub(super) fn greatest_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_divisor(b, a % b) }
 }
 
@@ -286,20 +321,36 @@ impl PackedTranspose {
         weights: &[f32],
         lasts: Lasts,
     ) -> Result<PackedTranspose, ConvError> {
+        let kind = params.faster_form(isa, spatial, output)?;
+        PackedTranspose::in_form(isa, params, &Given { kind, spatial, output, weights, lasts })
+    }
+
+    fn in_form(
+        isa: Isa,
+        params: TransposeParams,
+        given: &Given<'_>,
+    ) -> Result<PackedTranspose, ConvError> {
+        let &Given { kind, spatial, output, weights, lasts } = given;
         let axes = params.axes(spatial, output)?;
         check_len("weights", params.weights_len().ok_or(ConvError::TooLarge)?, weights.len())?;
-        let mut phases = SmallVec::new();
-        for &z in &axes[0] {
-            for &y in &axes[1] {
-                for &x in &axes[2] {
-                    phases.push(Phase::new(isa, &params, [z, y, x], weights, lasts)?);
-                }
-            }
-        }
         let strides = three(&params.strides, 1);
-        let has_gaps = axes.iter().zip(strides).any(|(axis, stride)| axis.len() < stride);
         let excess = excesses(&params, spatial, output);
-        Ok(PackedTranspose { params, excess, strides, phases, has_gaps })
+        let form = match kind {
+            FormKind::Products => Form::Products(Products::new(isa, &params, weights)?),
+            FormKind::Phases => {
+                let mut all = SmallVec::new();
+                for &z in &axes[0] {
+                    for &y in &axes[1] {
+                        for &x in &axes[2] {
+                            all.push(Phase::new(isa, &params, [z, y, x], weights, lasts)?);
+                        }
+                    }
+                }
+                let has_gaps = axes.iter().zip(strides).any(|(axis, stride)| axis.len() < stride);
+                Form::Phases(Phases { all, has_gaps })
+            }
+        };
+        Ok(PackedTranspose { params, excess, strides, form })
     }
 
     /// Memory that packed weights take, about.
@@ -312,13 +363,16 @@ impl PackedTranspose {
         params: &TransposeParams,
         (spatial, output): (&[usize], &[usize]),
     ) -> Result<usize, ConvError> {
+        if params.faster_form(isa, spatial, output)? == FormKind::Products {
+            return Products::bytes_of(isa, params);
+        }
         let axes = params.axes(spatial, output)?;
         let mut bytes = 0usize;
         for &z in &axes[0] {
             for &y in &axes[1] {
                 for &x in &axes[2] {
                     let conv = params.of_phase(&[z, y, x]);
-                    let algorithm = Algorithm::of(&conv, Some(0))?;
+                    let algorithm = algorithm_of_phase(isa, &conv)?;
                     bytes = bytes.saturating_add(PackedConv::bytes_of(isa, &conv, algorithm)?);
                 }
             }
@@ -338,13 +392,17 @@ impl PackedTranspose {
             && excesses(&self.params, spatial, output) == self.excess
     }
 
-    /// Whether outputs are written where they stay: there is one phase, of all outputs.
-    fn is_direct(&self, spatial: [usize; 3]) -> bool {
+    /// Returns the only phase, if it has all outputs: these are written where they stay.
+    fn only_phase(&self, spatial: [usize; 3]) -> Option<&Phase> {
         let whole =
             |axis: &PhaseAxis, len: usize| axis.skip == 0 && axis.made(len) == axis.wanted(len);
-        self.strides == [1; 3]
-            && self.phases.len() == 1
-            && self.phases[0].axes.iter().zip(spatial).all(|(axis, len)| whole(axis, len))
+        match &self.form {
+            Form::Phases(Phases { all, .. }) if self.strides == [1; 3] && all.len() == 1 => {
+                let axes = all[0].axes.iter().zip(spatial);
+                axes.into_iter().all(|(axis, len)| whole(axis, len)).then_some(&all[0])
+            }
+            _ => None,
+        }
     }
 
     /// Floats that [`PackedTranspose::run`] needs for results of the phases.
@@ -354,12 +412,15 @@ impl PackedTranspose {
     /// If the number overflows.
     pub fn results_len(&self, batch: usize, spatial: &[usize]) -> Result<usize, ConvError> {
         let spatial = three(spatial, 1);
-        if self.is_direct(spatial) {
+        let Form::Phases(phases) = &self.form else {
+            return Ok(0);
+        };
+        if self.only_phase(spatial).is_some() {
             return Ok(0);
         }
         let too_large = ConvError::TooLarge;
         let planes = batch.checked_mul(self.params.out_channels).ok_or(too_large)?;
-        self.phases.iter().try_fold(0usize, |sum, phase| {
+        phases.all.iter().try_fold(0usize, |sum, phase| {
             let plane = phase.plane(spatial).ok_or(too_large)?;
             sum.checked_add(plane.checked_mul(planes).ok_or(too_large)?).ok_or(too_large)
         })
@@ -372,14 +433,25 @@ impl PackedTranspose {
     /// If a size overflows.
     pub fn scratch(
         &self,
-        pool: &Pool,
+        exec: &Exec<'_>,
         batch: usize,
         spatial: &[usize],
     ) -> Result<usize, ConvError> {
         let spatial = three(spatial, 1);
+        let phases = match &self.form {
+            Form::Phases(phases) => &phases.all,
+            Form::Products(products) => {
+                let output = std::array::from_fn(|i| {
+                    (spatial[i] * self.strides[i]).saturating_add_signed(self.excess[i])
+                });
+                let call =
+                    Call { params: &self.params, batch, spatial, output, x: &[], bias: None };
+                return check_memory(products.scratch(exec, &call));
+            }
+        };
         let mut most = 0;
-        for phase in self.phases.iter().filter(|phase| phase.plane(spatial) != Some(0)) {
-            most = most.max(phase.conv.scratch(pool, batch, &spatial, [Order::Rows; 2])?);
+        for phase in phases.iter().filter(|phase| phase.plane(spatial) != Some(0)) {
+            most = most.max(phase.conv.scratch(exec.pool, batch, &spatial, [Order::Rows; 2])?);
         }
         Ok(most)
     }
@@ -409,38 +481,39 @@ impl PackedTranspose {
             return Ok(());
         }
         let (spatial, output) = (three(spatial, 1), three(output, 1));
+        let phases = match &self.form {
+            Form::Phases(phases) => phases,
+            Form::Products(products) => {
+                let call = Call { params: &self.params, batch, spatial, output, x, bias };
+                return Ok(products.run(exec, &call, y)?);
+            }
+        };
         let epilogue = ConvEpilogue { bias, ..ConvEpilogue::default() };
         let input = Ordered { data: x, order: Order::Rows };
         let rows_of = |data| OrderedMut { data, order: Order::Rows };
-        if self.is_direct(spatial) {
-            return self.phases[0].conv.run(
-                exec.pool,
-                batch,
-                &spatial,
-                input,
-                rows_of(y),
-                &epilogue,
-            );
+        let pool = exec.pool;
+        if let Some(phase) = self.only_phase(spatial) {
+            return phase.conv.run(pool, batch, &spatial, input, rows_of(y), &epilogue);
         }
         let planes = batch * self.params.out_channels;
         let mut rest = &mut results[..];
-        for phase in &self.phases {
+        for phase in &phases.all {
             let plane = phase.plane(spatial).ok_or(ConvError::TooLarge)?;
             let (made, after) = std::mem::take(&mut rest).split_at_mut(planes * plane);
             if plane > 0 {
-                phase.conv.run(exec.pool, batch, &spatial, input, rows_of(made), &epilogue)?;
+                phase.conv.run(pool, batch, &spatial, input, rows_of(made), &epilogue)?;
             }
             rest = after;
         }
         let results = &*results;
-        rows(exec.pool, y, out_plane, 2 * out_plane, |first, y| {
+        rows(pool, y, out_plane, 2 * out_plane, |first, y| {
             for (row, y) in y.chunks_exact_mut(out_plane).enumerate() {
-                if self.has_gaps {
+                if phases.has_gaps {
                     let channel = (first + row) % self.params.out_channels;
                     y.fill(bias.map_or(0.0, |bias| bias[channel]));
                 }
                 let mut start = 0;
-                for phase in &self.phases {
+                for phase in &phases.all {
                     let plane = phase.plane(spatial).unwrap_or(0);
                     let made = &results[start + (first + row) * plane..][..plane];
                     phase.lay_out((spatial, output, self.strides), made, y);
@@ -452,6 +525,11 @@ impl PackedTranspose {
     }
 }
 
+/// Returns the algorithm of a phase that takes the least memory.
+fn algorithm_of_phase(isa: Isa, conv: &ConvParams) -> Result<Algorithm, ConvError> {
+    Algorithm::of(conv, Some(0))?.in_rows(isa, conv, None)
+}
+
 /// Output sizes less the strides times the input sizes.
 fn excesses(params: &TransposeParams, spatial: &[usize], output: &[usize]) -> [isize; 3] {
     let [spatial, output, strides] = [spatial, output, &params.strides].map(|l| three(l, 1));
@@ -461,7 +539,63 @@ fn excesses(params: &TransposeParams, spatial: &[usize], output: &[usize]) -> [i
     })
 }
 
+/// Choice: cycles that a call of a convolution, or of a product, takes whatever its size.
+const CALL: usize = 6000;
+
 impl TransposeParams {
+    /// Returns the input and output channels of a group.
+    fn group_channels(&self) -> [usize; 2] {
+        [self.in_channels / self.groups, self.out_channels / self.groups]
+    }
+
+    /// Estimates which form takes less time for an image of such a size.
+    fn faster_form(
+        &self,
+        isa: Isa,
+        spatial: &[usize],
+        output: &[usize],
+    ) -> Result<FormKind, ConvError> {
+        let axes = self.axes(spatial, output)?;
+        let [group_in, group_out] = self.group_channels();
+        let (spatial, output) = (three(spatial, 1), three(output, 1));
+        let lanes = isa.lanes();
+        let group_vectors = group_out.div_ceil(lanes);
+        // Cycles of a multiply-add of all output channels of a group.
+        let outputs = self.out_channels.saturating_mul(output.iter().product());
+        // Multiply-adds of vectors of channels, or of outputs where channels are few.
+        let is_few = group_out <= lanes / 2;
+        // Taps of all outputs that the phases compute, and the number of phases.
+        let (mut taps, mut count) = (1usize, 1usize);
+        for (axes, len) in axes.iter().zip(spatial) {
+            let of_axis = axes.iter().map(|axis| axis.made(len).saturating_mul(axis.taps.2));
+            taps = taps.saturating_mul(of_axis.fold(0, usize::saturating_add));
+            count *= axes.len();
+        }
+        let calls = count.saturating_mul(CALL);
+        let macs = taps.saturating_mul(self.groups).saturating_mul(group_in);
+        let (cost, of) = if is_few { (group_out, lanes) } else { (group_vectors * 5, 8) };
+        let computing = macs.saturating_mul(cost) / of;
+        let phases = (outputs + outputs / 2).saturating_add(calls).saturating_add(computing);
+        let kernel = three(&self.kernel, 1);
+        let (row_taps, runs) =
+            if three(&self.dilations, 1)[2] == 1 { (kernel[2], 1) } else { (1, kernel[2]) };
+        let pixels = spatial.iter().fold(self.groups, |all, size| all.saturating_mul(*size));
+        let row = (kernel.iter().product::<usize>().saturating_mul(group_out)).div_ceil(lanes);
+        // Sums of vectors that overlap with the ones before them wait for these.
+        let overlaps = row_taps > three(&self.strides, 1)[2] && !group_out.is_multiple_of(lanes);
+        let waits = if overlaps { 16 } else { 4 };
+        let run = 2 * (row_taps * group_out).div_ceil(lanes) + waits;
+        let each_pixel = (row.saturating_mul(group_in) * 5 / 8)
+            .saturating_add(row)
+            .saturating_add(kernel[0] * kernel[1] * runs * run);
+        let calls = self.groups.saturating_mul(CALL);
+        let products = pixels.saturating_mul(each_pixel).saturating_add(calls);
+        let products = products.saturating_add(outputs / 2);
+        // The other form is worth its weights, which are packed anew, only if it is faster by far.
+        let is_faster = products < phases / 5 * 4;
+        Ok(if is_faster { FormKind::Products } else { FormKind::Phases })
+    }
+
     /// The phases along each axis that see a tap.
     fn axes(
         &self,
@@ -545,8 +679,7 @@ impl Phase {
                     }
                 }
             })?;
-            // In the form that takes the least memory.
-            let algorithm = Algorithm::of(&conv, Some(0))?;
+            let algorithm = algorithm_of_phase(isa, &conv)?;
             let source = WeightSource::Floats(reversed);
             Ok(Phase { conv: PackedConv::scaled(isa, conv, algorithm, source, None, lasts)?, axes })
         })
@@ -649,13 +782,17 @@ mod tests {
             conv_transpose_naive(&pool, &params, batch, sizes, inputs, &mut expected).unwrap();
             let isa = Isa::available()[round % Isa::available().len()];
             let lasts = [Lasts::ForGood, Lasts::ForOneRun][round % 2];
-            let packed = PackedTranspose::new(isa, params.clone(), sizes, &weights, lasts).unwrap();
-            let mut results = vec![5.0; packed.results_len(batch, &spatial).unwrap()];
-            let mut y = vec![9.0; expected.len()];
             let exec = Exec::new(&pool, isa);
-            packed.run(&exec, batch, sizes, (&x, bias, &mut results), &mut y).unwrap();
-            assert_eq!(y, expected, "{params:?} {spatial:?} {output:?}");
-            packed.scratch(&pool, batch, &spatial).unwrap();
+            for kind in [FormKind::Phases, FormKind::Products] {
+                let weights = &weights[..];
+                let given = Given { kind, spatial: &spatial, output: &output, weights, lasts };
+                let packed = PackedTranspose::in_form(isa, params.clone(), &given).unwrap();
+                let mut results = vec![5.0; packed.results_len(batch, &spatial).unwrap()];
+                let mut y = vec![9.0; expected.len()];
+                packed.run(&exec, batch, sizes, (&x, bias, &mut results), &mut y).unwrap();
+                assert_eq!(y, expected, "{kind:?} {params:?} {spatial:?} {output:?}");
+                packed.scratch(&exec, batch, &spatial).unwrap();
+            }
             assert!(PackedTranspose::bytes_of(isa, &params, sizes).unwrap() > 0);
         }
     }

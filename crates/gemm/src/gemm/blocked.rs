@@ -14,6 +14,7 @@ use super::form::{Form, PanelForm};
 use super::gemv::Gemv;
 use super::matrix::MatRef;
 use super::pack::{PackSource, Panels, SendPtr, pack_all, panel_width, rows_in_place};
+use super::short::Short;
 use super::sizes::{FewRows, Lies, OperandKind, PacksB, Sizes};
 use super::tile::{STRIPS, Tile};
 use sardonyx_simd::buffer::with_scratch;
@@ -123,6 +124,14 @@ impl Product<'_> {
                 && let (Operand::Matrix(a), Operand::Matrix(b)) = (self.a, self.b)
             {
                 return self.run_gemv(pool, few, a, b);
+            }
+            if let (Operand::Matrix(a), Operand::Matrix(b)) = (self.a, self.b)
+                && sizes.may_turn
+                && Short::suits(self.m, b)
+            {
+                let Product { isa, c, ldc, epilogue, .. } = *self;
+                let short = Short { isa, a: a.transposed(), b: *b, c, ldc, epilogue };
+                return short.run(pool, sizes.threads(pool));
             }
             let source: &dyn PackSource = match self.a {
                 Operand::Panels(a) => return self.run_packed_a(pool, a),

@@ -53,8 +53,8 @@ impl Gemv<'_> {
         let most = n.div_ceil(MIN_BLOCK);
         let parts = n.div_ceil(BLOCK).max((threads * 4).min(most));
         let parts = if threads == 1 { n.div_ceil(BLOCK) } else { parts };
-        // Dot products read the left operand as vectors.
-        let dots = self.b.row_stride() == 1 && self.b.col_stride() != 1;
+        // Dot products read the left operand as vectors. A single column has no neighbours.
+        let dots = self.b.row_stride() == 1 && (self.b.col_stride() != 1 || n == 1);
         let copy = if dots && self.x.col_stride() != 1 { m * k } else { 0 };
         with_scratch(copy, |buf| {
             let mut x = self.x;

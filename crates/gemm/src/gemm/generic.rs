@@ -3,6 +3,7 @@
 //! Packed tiles of 8 x 8, written so that the compiler vectorises them for each instruction set.
 //! Integers wrap.
 
+use super::doubles;
 use super::matrix::{MatRef, strided_len};
 use sardonyx_simd::buffer::{AnyBits, with_scratch_of};
 use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
@@ -18,6 +19,19 @@ pub trait Number: AnyBits + Send + Sync + PartialEq + std::fmt::Debug + 'static 
     /// `self * b + c` with one rounding if `fused` (only set where the machine has the
     /// instruction).
     fn multiply_add(self, b: Self, c: Self, fused: bool) -> Self;
+    /// Computes a rectangle of a product.
+    ///
+    /// # Safety
+    ///
+    /// The machine must have `isa`, and the rectangle must be this call's own.
+    #[doc(hidden)]
+    unsafe fn multiply_part(isa: Isa, part: Rectangle<'_, Self>) {
+        let tiles = part.cols.len().div_ceil(COLS);
+        with_scratch_of(STEPS.min(part.a.cols()).max(1) * tiles, |pack_b| {
+            // SAFETY: the caller's promise.
+            unsafe { dispatch(isa, Tiles { part, pack_b }) }
+        });
+    }
 }
 
 macro_rules! integers {
@@ -42,7 +56,7 @@ macro_rules! integers {
 }
 
 macro_rules! floats {
-    ($($t:ty)*) => {$(
+    ($($t:ty { $($multiply:item)? })*) => {$(
         impl Number for $t {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -58,12 +72,21 @@ macro_rules! floats {
             fn multiply_add(self, b: Self, c: Self, fused: bool) -> Self {
                 if fused { self.mul_add(b, c) } else { self * b + c }
             }
+            $($multiply)?
         }
     )*};
 }
 
 integers!(i8 u8 i16 u16 i32 u32 i64 u64);
-floats!(f32 f64);
+floats! {
+    f32 {}
+    f64 {
+        unsafe fn multiply_part(isa: Isa, part: Rectangle<'_, f64>) {
+            // SAFETY: the caller's promise.
+            unsafe { doubles::multiply(isa, part) }
+        }
+    }
+}
 
 /// Geometry: rows and columns of a tile.
 const ROWS: usize = 8;
@@ -116,21 +139,18 @@ pub fn gemm_generic<T: Number>(
     pool.run_on(threads, by_rows * by_cols, |part| {
         let rows = split_even(m.div_ceil(ROWS), by_rows, part / by_cols);
         let cols = split_even(tiles, by_cols, part % by_cols);
-        with_scratch_of(STEPS.min(k).max(1) * cols.len(), |pack_b| {
-            let body = Rectangle {
-                alpha,
-                a,
-                b,
-                addend,
-                rows: rows.start * ROWS..m.min(rows.end * ROWS),
-                cols: cols.start * COLS..n.min(cols.end * COLS),
-                pack_b,
-                c: out.get(),
-                ldc,
-            };
-            // SAFETY: sizes were checked, rectangles do not overlap, the machine has `isa`.
-            unsafe { dispatch(isa, body) }
-        });
+        let part = Rectangle {
+            alpha,
+            a,
+            b,
+            addend,
+            rows: rows.start * ROWS..m.min(rows.end * ROWS),
+            cols: cols.start * COLS..n.min(cols.end * COLS),
+            c: out.get(),
+            ldc,
+        };
+        // SAFETY: sizes were checked, rectangles do not overlap, the machine has `isa`.
+        unsafe { T::multiply_part(isa, part) }
     })
 }
 
@@ -147,34 +167,66 @@ impl<T> SendMut<T> {
     }
 }
 
-/// One chunk: a rectangle of C.
-struct Rectangle<'a, T> {
+/// One chunk: a rectangle of C. Public only because a hidden method takes it.
+#[derive(Clone, Debug)]
+pub struct Rectangle<'a, T> {
     alpha: T,
-    a: MatRef<'a, T>,
-    b: MatRef<'a, T>,
+    pub(super) a: MatRef<'a, T>,
+    pub(super) b: MatRef<'a, T>,
     addend: Option<(T, MatRef<'a, T>)>,
-    rows: std::ops::Range<usize>,
-    cols: std::ops::Range<usize>,
-    /// Room for `STEPS` rows of each tile's columns, or for all if there are fewer.
-    pack_b: &'a mut [[T; COLS]],
-    c: *mut T,
-    ldc: usize,
+    pub(super) rows: std::ops::Range<usize>,
+    pub(super) cols: std::ops::Range<usize>,
+    pub(super) c: *mut T,
+    pub(super) ldc: usize,
 }
 
-impl<T: Number> Body for Rectangle<'_, T> {
+impl<T: Number> Rectangle<'_, T> {
+    /// Scales sums that are complete, and adds the addend.
+    ///
+    /// # Safety
+    ///
+    /// The elements must be inside the rectangle.
+    #[inline(always)]
+    pub(super) unsafe fn finish(&self, rows: std::ops::Range<usize>, cols: std::ops::Range<usize>) {
+        if self.alpha == T::ONE && self.addend.is_none() {
+            return;
+        }
+        for row in rows {
+            for col in cols.clone() {
+                // SAFETY: the caller's promise.
+                let x = unsafe { &mut *self.c.add(row * self.ldc + col) };
+                if self.alpha != T::ONE {
+                    *x = self.alpha.times(*x);
+                }
+                if let Some((beta, c0)) = &self.addend {
+                    *x = x.plus(beta.times(c0.get(row, col)));
+                }
+            }
+        }
+    }
+}
+
+/// A rectangle in tiles that the compiler vectorises.
+struct Tiles<'a, T> {
+    part: Rectangle<'a, T>,
+    /// Room for `STEPS` rows of each tile's columns, or for all if there are fewer.
+    pack_b: &'a mut [[T; COLS]],
+}
+
+impl<T: Number> Body for Tiles<'_, T> {
     type Out = ();
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let fused = S::ISA != Isa::Portable;
-        let (a, b) = (self.a, self.b);
-        let (pack_b, steps) = (self.pack_b, STEPS.min(a.cols()).max(1));
+        let Tiles { part, pack_b } = self;
+        let (a, b, steps) = (part.a, part.b, STEPS.min(part.a.cols()).max(1));
         let mut pack_a = [[T::ZERO; ROWS]; STEPS];
         let mut k0 = 0;
         loop {
             let k1 = a.cols().min(k0 + STEPS);
-            for (i, col) in self.cols.clone().step_by(COLS).enumerate() {
-                let n = COLS.min(self.cols.end - col);
+            for (i, col) in part.cols.clone().step_by(COLS).enumerate() {
+                let n = COLS.min(part.cols.end - col);
                 for (p, step) in pack_b[i * steps..][..k1 - k0].iter_mut().enumerate() {
                     *step =
                         std::array::from_fn(
@@ -184,8 +236,8 @@ impl<T: Number> Body for Rectangle<'_, T> {
                         );
                 }
             }
-            for row in self.rows.clone().step_by(ROWS) {
-                let m = ROWS.min(self.rows.end - row);
+            for row in part.rows.clone().step_by(ROWS) {
+                let m = ROWS.min(part.rows.end - row);
                 for (p, step) in pack_a[..k1 - k0].iter_mut().enumerate() {
                     *step =
                         std::array::from_fn(
@@ -194,12 +246,12 @@ impl<T: Number> Body for Rectangle<'_, T> {
                             },
                         );
                 }
-                for (i, col) in self.cols.clone().step_by(COLS).enumerate() {
-                    let n = COLS.min(self.cols.end - col);
+                for (i, col) in part.cols.clone().step_by(COLS).enumerate() {
+                    let n = COLS.min(part.cols.end - col);
                     // SAFETY: the tile is inside the rectangle, which is this chunk's own part of
                     // C.
                     let at = |r: usize, j: usize| unsafe {
-                        &mut *self.c.add((row + r) * self.ldc + col + j)
+                        &mut *part.c.add((row + r) * part.ldc + col + j)
                     };
                     let mut acc = [[T::ZERO; COLS]; ROWS];
                     if k0 > 0 {
@@ -218,17 +270,12 @@ impl<T: Number> Body for Rectangle<'_, T> {
                     }
                     for (r, line) in acc[..m].iter().enumerate() {
                         for (j, &sum) in line[..n].iter().enumerate() {
-                            let mut x = sum;
-                            if k1 == a.cols() {
-                                if self.alpha != T::ONE {
-                                    x = self.alpha.times(x);
-                                }
-                                if let Some((beta, c0)) = &self.addend {
-                                    x = x.plus(beta.times(c0.get(row + r, col + j)));
-                                }
-                            }
-                            *at(r, j) = x;
+                            *at(r, j) = sum;
                         }
+                    }
+                    if k1 == a.cols() {
+                        // SAFETY: as above.
+                        unsafe { part.finish(row..row + m, col..col + n) }
                     }
                 }
             }

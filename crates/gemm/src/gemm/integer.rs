@@ -735,7 +735,7 @@ pub(super) mod quads {
     use std::arch::x86_64::*;
 
     use crate::gemm::tile::{Ending, Mac};
-    use sardonyx_simd::Simd;
+    use sardonyx_simd::Integers;
     use sardonyx_simd::avx512::Avx512;
 
     pub(crate) struct Quads;
@@ -755,7 +755,7 @@ pub(super) mod quads {
         #[inline(always)]
         unsafe fn add(a: __m512, b: __m512) -> __m512 {
             // SAFETY: the caller's promise.
-            unsafe { Avx512::add_i32(a, b) }
+            unsafe { __m512i::of_bits(a).add(__m512i::of_bits(b)).to_bits() }
         }
     }
 
@@ -769,7 +769,7 @@ pub(super) mod pairs_of_bytes {
     use std::arch::x86_64::*;
 
     use crate::gemm::tile::{Ending, Mac};
-    use sardonyx_simd::Simd;
+    use sardonyx_simd::Integers;
     use sardonyx_simd::avx2::Avx2;
 
     pub(crate) struct PairsOfBytes;
@@ -787,13 +787,16 @@ pub(super) mod pairs_of_bytes {
         #[inline(always)]
         unsafe fn mac(a: __m256, b: __m256, c: __m256) -> __m256 {
             // SAFETY: the caller's promise.
-            unsafe { Avx2::dot_i16(a, b, c) }
+            unsafe {
+                let (a, b) = (__m256i::of_bits(a), __m256i::of_bits(b));
+                a.dot_pairs(b, __m256i::of_bits(c)).to_bits()
+            }
         }
 
         #[inline(always)]
         unsafe fn add(a: __m256, b: __m256) -> __m256 {
             // SAFETY: the caller's promise.
-            unsafe { Avx2::add_i32(a, b) }
+            unsafe { __m256i::of_bits(a).add(__m256i::of_bits(b)).to_bits() }
         }
     }
 }

@@ -97,6 +97,12 @@ impl<'a, T> MatRef<'a, T> {
         self.col_stride
     }
 
+    /// Returns the place of element (`row`, `col`), which need not exist.
+    #[inline(always)]
+    pub(crate) fn at(&self, row: usize, col: usize) -> *const T {
+        self.ptr.wrapping_add(row * self.row_stride + col * self.col_stride)
+    }
+
     pub(crate) fn as_ptr(&self) -> *const T {
         self.ptr
     }

@@ -243,7 +243,7 @@ impl<E: Elements> Packed<E> {
         let (panels, row, rows) = (width.div_ceil(w), elements.words(w), elements.rows(depth));
         let len = Packed::words(isa, elements, depth, width).expect("packed size overflows");
         // SAFETY: the chunks below are all of it.
-        let mut data = unsafe { AlignedBuf::unwritten(len) };
+        let mut data = unsafe { AlignedBuf::unwritten_for_good(len) };
         let out = SendPtr(data.as_mut_ptr());
         // Nothing may be a matrix of very many columns.
         let piece = match len {

@@ -10,6 +10,7 @@ macro_rules! tile_tables {
         tile_table!(FLOATS, $simd, $crate::gemm::tile::Floats, $set, $($rows)*);
         tile_table!(F16, $simd, $crate::gemm::halves::F16, $set, $($rows)*);
         tile_table!(BF16, $simd, $crate::gemm::halves::Bf16, $set, $($rows)*);
+        #[cfg(feature = "quantization")]
         tile_table!(SHORTS, $simd, $crate::gemm::tile::Shorts, $set, $($rows)*);
     };
 }
@@ -21,10 +22,12 @@ mod portable {
 /// Tiles of up to 6 x 16: 12 of 16 registers are accumulators.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
+    #[cfg(feature = "quantization")]
     use crate::gemm::integer::pairs_of_bytes::PairsOfBytes;
     use sardonyx_simd::avx2::Avx2;
 
     tile_tables!(Avx2, avx2, 1 2 3 4 5 6);
+    #[cfg(feature = "quantization")]
     tile_table!(PAIRS_OF_BYTES, Avx2, PairsOfBytes, avx2, 1 2 3 4 5 6);
 }
 
@@ -35,7 +38,7 @@ mod avx512 {
     tile_tables!(sardonyx_simd::avx512::Avx512, avx512, 1 2 3 4 5 6 7 8 9 10 11 12);
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "quantization"))]
 pub(super) use avx2::PAIRS_OF_BYTES;
 
 /// The tile functions of an instruction set for a wide operand in a type.
@@ -48,6 +51,7 @@ pub(super) fn tiles(isa: Isa, storage: Storage) -> TileTable {
 }
 
 /// The tile functions of an instruction set for pairs of integers of 16 bits.
+#[cfg(feature = "quantization")]
 pub(super) fn tiles_of_shorts(isa: Isa) -> TileTable {
     by_isa!(isa, avx512::SHORTS, avx2::SHORTS, portable::SHORTS)
 }

@@ -14,7 +14,7 @@ use std::cell::UnsafeCell;
 
 use super::epilogue::{Activation, TileEpilogue};
 use sardonyx_simd::vecmath::RowPair;
-use sardonyx_simd::{Body, Rows, Simd};
+use sardonyx_simd::{Body, Integers, Rows, Simd};
 
 /// One tile's work. Pointers are valid for the sizes given.
 #[derive(Clone, Copy, Debug)]
@@ -197,13 +197,13 @@ impl<S: Simd> Mac<S> for Shorts {
     #[inline(always)]
     unsafe fn mac(a: S::V, b: S::V, c: S::V) -> S::V {
         // SAFETY: the caller's promise.
-        unsafe { S::dot_i16(a, b, c) }
+        unsafe { S::I32::of_bits(a).dot_pairs(S::I32::of_bits(b), S::I32::of_bits(c)).to_bits() }
     }
 
     #[inline(always)]
     unsafe fn add(a: S::V, b: S::V) -> S::V {
         // SAFETY: the caller's promise.
-        unsafe { S::add_i32(a, b) }
+        unsafe { S::I32::of_bits(a).add(S::I32::of_bits(b)).to_bits() }
     }
 }
 
@@ -445,7 +445,7 @@ unsafe fn copy_sums<S: Simd, const R: usize, const V: usize>(acc: &[[S::V; V]; R
 
 /// [`finish`] in a function that tiles of all kinds share.
 #[inline(always)]
-unsafe fn finish_shared<S: Simd, const R: usize, const V: usize>(
+pub(super) unsafe fn finish_shared<S: Simd, const R: usize, const V: usize>(
     t: &TileEnd,
     acc: &[[S::V; V]; R],
 ) {

@@ -1,9 +1,12 @@
 //! Kernels of `sardonyx-elementwise`.
 
+use half::f16;
+use half::slice::HalfBitsSliceExt;
+
 use crate::elementwise::{
     Applied, Binary, Bitwise, Compare, Function, Link, Logic, Side, Source, Strided, Unary, Update,
-    binary, binary_in_place, bitwise, clip, clip_in_place, compare, is_inf, is_nan, logic, not,
-    pointwise, pointwise_in_place, range, select, unary, unary_in_place, update,
+    binary, binary_in_place, bitwise, clip, clip_in_place, compare, is_inf, is_nan, logic, narrow,
+    not, pointwise, pointwise_in_place, range, select, unary, unary_in_place, update, widen,
 };
 use crate::quantized::{
     Codes, Columns, Factors, Precision, Scaling, Slices, Spread, Zeros, dequantize,
@@ -54,6 +57,13 @@ fn operations() -> Vec<Case> {
             let (flags, x) = (bytes(), x());
             let [a, b] = [Strided::flat(&x), Strided::flat(&x)];
             select(exec.pool, &[MANY], Strided::flat(&flags), a, b, y)
+        }),
+        case("elementwise/halves widen", MANY, move |exec, y: &mut [f32]| {
+            let x: Vec<f16> = x().into_iter().map(f16::from_f32).collect();
+            widen(exec, &x, y)
+        }),
+        case("elementwise/halves narrow", MANY, move |exec, y: &mut [u16]| {
+            narrow::<f16>(exec, &x(), y.reinterpret_cast_mut())
         }),
         case("elementwise/pointwise pointwise", MANY, move |exec, y: &mut [f32]| {
             let links = [Link::Unary(Unary::Abs), Link::Clip { low: 0.1, high: 0.5 }];

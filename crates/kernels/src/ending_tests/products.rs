@@ -1,10 +1,13 @@
 //! Kernels of `sardonyx-gemm`.
 
+use half::f16;
+use half::slice::HalfBitsSliceExt;
+
 use crate::conv::{
     Algorithm, ByteConv, ByteEnding, ByteOperands, ByteWeights, ConvEpilogue, ConvError,
-    ConvParams, ExpandedConv, GatedConv, Lasts, Operands, Order, Ordered, OrderedMut, PackedConv,
-    PackedTranspose, TransposeParams, WeightGradient, WeightSource, conv_bytes, conv_codes,
-    conv_transpose_naive,
+    ConvOperands, ConvParams, ExpandedConv, GatedConv, Lasts, Operands, Order, Ordered, OrderedMut,
+    PackedConv, PackedTranspose, TransposeParams, WeightGradient, WeightSource, conv_by_products,
+    conv_bytes, conv_codes, conv_narrow, conv_transpose_naive, transpose_by_products,
 };
 use crate::gemm::{
     BatchMat, BatchOut, BatchRhs, ByteMatrix, ByteRhs, Epilogue, LeMatrix, Lhs, MatRef, PackedA,
@@ -239,6 +242,26 @@ fn convolutions() -> Vec<Case> {
             let (weights, x) = (floats(32 * 32 * 9), floats(32 * PLANE));
             let operands = (&x[..], &weights[..], None);
             conv_transpose_naive(exec.pool, &transposed(), 1, sizes, operands, y)
+        }),
+        case("gemm/conv/products transpose_by_products", 32 * 4 * PLANE, move |exec, y| {
+            let (weights, x) = (floats(32 * 32 * 9), floats(32 * PLANE));
+            let operands = ConvOperands { input: &x[..], weights: &weights[..], bias: None };
+            transpose_by_products(exec, &transposed(), 1, sizes.0, sizes.1, operands, y)
+        }),
+        case("gemm/conv/products conv_by_products", CHANNELS * PLANE, |exec, y: &mut [f32]| {
+            let (weights, x) = (floats(CHANNELS * CHANNELS * 9), floats(CHANNELS * PLANE));
+            let operands = ConvOperands { input: &x[..], weights: &weights[..], bias: None };
+            conv_by_products(exec, &padded(1, 3), 1, &[SIZE; 2], operands, y)
+        }),
+        case("gemm/conv run", CHANNELS * PLANE, |exec, y: &mut [f32]| {
+            convolve(exec, padded(CHANNELS / 4, 3), Algorithm::Planes, y)
+        }),
+        case("gemm/conv/narrow conv_narrow", CHANNELS * PLANE, |exec, y: &mut [u16]| {
+            let conv = pack(exec, padded(1, 3), DIRECT)?;
+            let x = floats(CHANNELS * PLANE);
+            let x: Vec<f16> = x.into_iter().map(f16::from_f32).collect();
+            let (plain, y) = (ConvEpilogue::default(), y.reinterpret_cast_mut());
+            conv_narrow::<f16>(exec, &conv, 1, &[SIZE; 2], &x, &plain, y)
         }),
         case("gemm/conv/weight_gradient run", CHANNELS * CHANNELS * 9, |exec, y| {
             let (x, dy, params) =

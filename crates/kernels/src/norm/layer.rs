@@ -5,8 +5,9 @@
 //! are two passes, since the difference of two large sums has no digits left.
 
 use crate::reduce::{Sum, run};
+use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::chunks::{Shared, ranges};
-use sardonyx_simd::number::{Arith, Math, Number};
+use sardonyx_simd::number::{Math, Number};
 use sardonyx_simd::{Body, Ended, Simd, dispatch};
 use sardonyx_simd::{Exec, Isa};
 use sardonyx_simd::{Level, Loop};
@@ -184,31 +185,105 @@ impl RowNorm for f32 {
     }
 }
 
-macro_rules! through_real {
+impl RowNorm for f64 {
+    fn normalize(level: Level, _: Isa, rows: Rows<'_, f64>) {
+        f64::run(level, rows);
+    }
+}
+
+macro_rules! through_floats {
     ($($t:ty),*) => { $(
         impl RowNorm for $t {
-            fn normalize(level: Level, _: Isa, rows: Rows<'_, $t>) {
-                <$t>::run(level, rows);
+            fn normalize(level: Level, isa: Isa, rows: Rows<'_, $t>) {
+                normalize_wide(level, isa, rows);
             }
         }
     )* };
 }
 
-through_real!(f64, half::f16, half::bf16);
+through_floats!(half::f16, half::bf16);
 
-impl<T: Number> Loop for Rows<'_, T> {
+/// Cache: elements of rows that are widened together.
+const WIDENED: usize = 2048;
+
+/// Widens rows some at a time, and rounds what the loops of `f32` make of them. A sum is rounded
+/// first.
+fn normalize_wide<T: Number<Wide = f32>>(level: Level, isa: Isa, rows: Rows<'_, T>) {
+    let Rows { inputs, first, width, y, mut sum, mut means, mut inverses } = rows;
+    let Inputs { center, x, residual, scale, bias, epsilon } = inputs;
+    let (count, together) = (y.len() / width, (WIDENED / width).max(1));
+    // Parameters of each row are widened with their rows, others once.
+    let parameters = [Some(scale), bias].map(|list| list.map_or(0, <[T]>::len));
+    let is_shared = parameters.iter().all(|len| *len <= width);
+    let together = if is_shared { together } else { 1 };
+    let len = together.min(count) * width;
+    with_scratch(4 * len.max(width), |memory| {
+        let mut parts = memory.chunks_exact_mut(len.max(width));
+        let (Some(wide_x), Some(wide_y), Some(wide_scale), Some(wide_bias)) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return;
+        };
+        let (wide_scale, wide_bias) = (&mut wide_scale[..width], &mut wide_bias[..width]);
+        for start in (0..count).step_by(together) {
+            let rows = start..count.min(start + together);
+            let (from, own) = ((first + start) * width, rows.start * width..rows.end * width);
+            let n = own.len();
+            let (wide_x, wide_y) = (&mut wide_x[..n], &mut wide_y[..n]);
+            T::widen_all(level, &x[from..][..n], wide_x);
+            if let Some(residual) = residual {
+                T::widen_all(level, &residual[from..][..n], wide_y);
+                for (x, residual) in wide_x.iter_mut().zip(&*wide_y) {
+                    *x += residual;
+                }
+                let rounded = sum.as_deref_mut().unwrap_or(&mut *y);
+                T::narrow_all(level, wide_x, &mut rounded[own.clone()]);
+                T::widen_all(level, &rounded[own.clone()], wide_x);
+            } else if let Some(sum) = &mut sum {
+                sum[own.clone()].copy_from_slice(&x[from..][..n]);
+            }
+            if start == 0 || !is_shared {
+                T::widen_all(level, row_of(scale, first + start, width), wide_scale);
+                if let Some(bias) = bias {
+                    T::widen_all(level, row_of(bias, first + start, width), wide_bias);
+                }
+            }
+            let bias = bias.map(|_| &*wide_bias);
+            let pitched = PitchedRows {
+                parameters: Parameters { center, scale: wide_scale, bias, epsilon },
+                count: rows.len(),
+                first: 0,
+                width,
+                x: wide_x.as_ptr(),
+                residual: None,
+                x_pitch: width,
+                y: wide_y.as_mut_ptr(),
+                sum: None,
+                y_pitch: width,
+                means: means.as_deref_mut().map(|list| &mut list[rows.clone()]),
+                inverses: inverses.as_deref_mut().map(|list| &mut list[rows.clone()]),
+            };
+            // SAFETY: making the level has checked that the machine has the instruction set; all
+            // pointers are to whole rows.
+            unsafe { dispatch(isa, pitched) }
+            T::narrow_all(level, wide_y, &mut y[own]);
+        }
+    });
+}
+
+impl<T: Math> Loop for Rows<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(mut self) {
         let (inputs, width) = (self.inputs, self.width);
-        let mut block = [T::Real::ZERO; 256];
+        let mut block = [T::ZERO; 256];
         for i in 0..self.y.len() / width {
             let from = (self.first + i) * width;
             let own = i * width..(i + 1) * width;
             if let Some(residual) = inputs.residual {
                 let terms = inputs.x[from..].iter().zip(&residual[from..]);
                 for (y, (x, residual)) in self.y[own.clone()].iter_mut().zip(terms) {
-                    *y = T::from_real(x.to_real().add(residual.to_real()));
+                    *y = x.add(*residual);
                 }
             } else {
                 self.y[own.clone()].copy_from_slice(&inputs.x[from..][..width]);
@@ -222,29 +297,28 @@ impl<T: Number> Loop for Rows<'_, T> {
             );
             let y = &mut self.y[own];
             let mean = if inputs.center { run(Sum, y).to_f64() / width as f64 } else { 0.0 };
-            let center = T::Real::from_f64(mean);
+            let center = T::from_f64(mean);
             let mut squares = 0.0;
             for x in y.chunks(block.len()) {
                 for (square, x) in block.iter_mut().zip(x) {
-                    let d = x.to_real().sub(center);
+                    let d = x.sub(center);
                     *square = d.mul(d);
                 }
                 squares += run(Sum, &block[..x.len()]).to_f64();
             }
             let inverse = 1.0 / (squares / width as f64 + inputs.epsilon).sqrt();
-            let factor = T::Real::from_f64(inverse);
+            let factor = T::from_f64(inverse);
             match bias {
                 Some(bias) => {
                     for ((y, scale), bias) in y.iter_mut().zip(scale).zip(bias) {
-                        let normal = y.to_real().sub(center).mul(factor);
-                        let y_real = normal.mul_add::<FMA>(scale.to_real(), bias.to_real());
-                        *y = T::from_real(y_real);
+                        let normal = y.sub(center).mul(factor);
+                        *y = Math::mul_add::<FMA>(normal, *scale, *bias);
                     }
                 }
                 None => {
                     for (y, scale) in y.iter_mut().zip(scale) {
-                        let normal = y.to_real().sub(center).mul(factor);
-                        *y = T::from_real(normal.mul(scale.to_real()));
+                        let normal = y.sub(center).mul(factor);
+                        *y = normal.mul(*scale);
                     }
                 }
             }

@@ -1,6 +1,7 @@
 //! Local response normalisation: each element is divided by a power of the sum of squares in
 //! neighbouring channels.
 
+use crate::wide::{Slices, by_slices};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::{Arith, Math, Number};
@@ -33,14 +34,32 @@ pub fn local_response_norm<T: Number>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa, .. } = exec;
-    let LocalResponse { size, alpha, beta, bias } = response;
+    let size = response.size;
     assert_eq!(x.len(), batch * channels * inner, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
     assert!(size > 0, "no channel to look at");
+    // A window may be larger than there are channels.
+    let image = channels * inner;
+    let work = image * (size.min(channels) + 6);
+    let slices = Slices { count: batch, input: image, output: image, work };
+    by_slices(exec, slices, Some(x), y, &|exec, _, x, y| {
+        normalize_images(exec, channels, inner, response, x, y)
+    })
+}
+
+/// Normalizes whole images.
+fn normalize_images<T: Arith>(
+    exec: &Exec<'_>,
+    channels: usize,
+    inner: usize,
+    response: LocalResponse,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), Ended> {
+    let &Exec { pool, isa, .. } = exec;
+    let LocalResponse { size, alpha, beta, bias } = response;
     let level = Level::new(isa);
     let factor = f64::from(alpha) / size as f64;
-    // A window may be larger than there are channels.
     rows(pool, y, inner.max(1), inner * (size.min(channels) + 6), |first, y| {
         for (i, y) in y.chunks_exact_mut(inner).enumerate() {
             let (plane, c) = ((first + i) / channels, (first + i) % channels);

@@ -1,6 +1,7 @@
 //! Division by the norm along an axis.
 
 use crate::reduce::{Norm1, Squares, run};
+use crate::wide::{Slices, by_slices};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{Shared, ranges, rows};
 use sardonyx_simd::number::{Arith, Math, Number};
@@ -28,9 +29,24 @@ pub fn lp_norm<T: Number>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa, .. } = exec;
     assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
+    let len = axis * inner;
+    let slices = Slices { count: outer, input: len, output: len, work: 2 * len };
+    by_slices(exec, slices, Some(x), y, &|exec, slices, x, y| {
+        divide(exec, norm, [slices.len(), axis, inner], x, y)
+    })
+}
+
+/// Divides numbers that lie as in [`lp_norm`].
+fn divide<T: Arith>(
+    exec: &Exec<'_>,
+    norm: Norm,
+    [outer, axis, inner]: [usize; 3],
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), Ended> {
+    let &Exec { pool, isa, .. } = exec;
     if y.is_empty() {
         return Ok(());
     }
@@ -65,7 +81,7 @@ pub fn lp_norm<T: Number>(
     })
 }
 
-/// What to multiply with.
+/// Returns the factor of the elements.
 #[inline(always)]
 fn factor<R: Math>(norm: Norm, total: f64) -> R {
     let norm = match norm {

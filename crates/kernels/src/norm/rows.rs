@@ -1,9 +1,10 @@
 //! Normalising rows by their own statistics: layer, instance and root-mean-square normalisation.
 
 use crate::reduce::{Sum, run};
+use crate::wide::{Slices, by_slices};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{Shared, ranges};
-use sardonyx_simd::number::{Arith, Math, Number};
+use sardonyx_simd::number::{Math, Number};
 use sardonyx_simd::{Ended, Level, Loop};
 
 /// What a row is normalised by.
@@ -47,16 +48,15 @@ pub struct ByRow<'a, R> {
 /// # Panics
 ///
 /// If lengths do not fit.
-pub fn normalize_rows<T: Number>(
+pub fn normalize_rows<T: Number<Wide = R, Real = R>, R: Math>(
     exec: &Exec<'_>,
-    how: ByRow<'_, T::Real>,
+    how: ByRow<'_, R>,
     x: &[T],
     y: &mut [T],
-    means: Option<&mut [T::Real]>,
-    inverse_deviations: Option<&mut [T::Real]>,
+    means: Option<&mut [R]>,
+    inverse_deviations: Option<&mut [R]>,
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa, .. } = exec;
-    let ByRow { statistics, len, epsilon, affine } = how;
+    let ByRow { len, affine, .. } = how;
     assert_eq!(x.len(), y.len(), "one output per input");
     assert!(x.is_empty() || (len > 0 && x.len().is_multiple_of(len)), "whole rows");
     let count = if x.is_empty() { 0 } else { x.len() / len };
@@ -83,50 +83,70 @@ pub fn normalize_rows<T: Number>(
     for list in [&means, &inverse_deviations].into_iter().flatten() {
         assert!(list.len() >= count, "one statistic per row");
     }
+    let statistics =
+        [means, inverse_deviations].map(|list| list.map(|list| Shared::new(&mut list[..count])));
+    let slices = Slices { count, input: len, output: len, work: 4 * len };
+    by_slices(exec, slices, Some(x), y, &|exec, rows, x, y| {
+        normalize_some(exec, how, rows.start, x, y, &statistics)
+    })
+}
+
+/// Normalizes rows, the first of which is number `first` of all.
+fn normalize_some<R: Math>(
+    exec: &Exec<'_>,
+    how: ByRow<'_, R>,
+    first_row: usize,
+    x: &[R],
+    y: &mut [R],
+    statistics_of_rows: &[Option<Shared<'_, R>>],
+) -> Result<(), Ended> {
+    let &Exec { pool, isa, .. } = exec;
+    let ByRow { statistics, len, epsilon, affine } = how;
     let level = Level::new(isa);
+    let count = y.len() / len.max(1);
     let y = Shared::new(y);
-    let (means, inverse_deviations) = (means.map(Shared::new), inverse_deviations.map(Shared::new));
     ranges(pool, count, 4 * len, |rows| {
-        for row in rows {
+        for own in rows {
+            let row = first_row + own;
             let first = match affine {
                 Affine::Groups(inner, scale, _) => row * (len / inner) % scale.len(),
                 _ => 0,
             };
             let (row_scale, row_shift) = match affine {
                 Affine::Rows(scale, shift) => (scale[row % scale.len()], shift[row % scale.len()]),
-                _ => (T::Real::ONE, T::Real::ZERO),
+                _ => (R::ONE, R::ZERO),
             };
             // SAFETY: each row is taken by one thread, once.
-            let y = unsafe { y.part(row * len, len) };
-            let x = &x[row * len..][..len];
-            let (mean, inverse) = T::run(
+            let y = unsafe { y.part(own * len, len) };
+            let x = &x[own * len..][..len];
+            let (mean, inverse) = R::run(
                 level,
                 Row { statistics, epsilon, affine, row_scale, row_shift, first, x, y },
             );
-            for (list, value) in [(&means, mean), (&inverse_deviations, inverse)] {
+            for (list, value) in statistics_of_rows.iter().zip([mean, inverse]) {
                 if let Some(list) = list {
                     // SAFETY: as above.
                     let value_of_row = unsafe { list.part(row, 1) };
-                    value_of_row[0] = T::Real::from_f64(value);
+                    value_of_row[0] = R::from_f64(value);
                 }
             }
         }
     })
 }
 
-struct Row<'a, T: Number> {
+struct Row<'a, R> {
     statistics: Statistics,
     epsilon: f64,
-    affine: Affine<'a, T::Real>,
-    row_scale: T::Real,
-    row_shift: T::Real,
+    affine: Affine<'a, R>,
+    row_scale: R,
+    row_shift: R,
     /// The first scale of [`Affine::Groups`].
     first: usize,
-    x: &'a [T],
-    y: &'a mut [T],
+    x: &'a [R],
+    y: &'a mut [R],
 }
 
-impl<T: Number> Loop for Row<'_, T> {
+impl<R: Math> Loop for Row<'_, R> {
     type Out = (f64, f64);
     #[inline(always)]
     fn run<const FMA: bool>(self) -> (f64, f64) {
@@ -137,8 +157,8 @@ impl<T: Number> Loop for Row<'_, T> {
             Statistics::RootMeanSquare => 0.0,
         };
         // Around the mean, not the difference of two large sums.
-        let center = T::Real::from_f64(mean);
-        let mut block = [T::Real::ZERO; 256];
+        let center = R::from_f64(mean);
+        let mut block = [R::ZERO; 256];
         let mut squares = 0.0;
         for x in x.chunks(block.len()) {
             for (square, x) in block.iter_mut().zip(x) {
@@ -148,18 +168,18 @@ impl<T: Number> Loop for Row<'_, T> {
             squares += run(Sum, &block[..x.len()]).to_f64();
         }
         let inverse = 1.0 / (squares / n + self.epsilon).sqrt();
-        let factor = T::Real::from_f64(inverse);
+        let factor = R::from_f64(inverse);
         let pairs = self.y.iter_mut().zip(x);
         match self.affine {
             Affine::Elements(scale, Some(shift)) => {
                 for (((y, x), scale), shift) in pairs.zip(scale).zip(shift) {
                     let normal = x.to_real().sub(center).mul(factor);
-                    *y = T::from_real(normal.mul_add::<FMA>(*scale, *shift));
+                    *y = R::from_real(normal.mul_add::<FMA>(*scale, *shift));
                 }
             }
             Affine::Elements(scale, None) => {
                 for ((y, x), scale) in pairs.zip(scale) {
-                    *y = T::from_real(x.to_real().sub(center).mul(factor).mul(*scale));
+                    *y = R::from_real(x.to_real().sub(center).mul(factor).mul(*scale));
                 }
             }
             Affine::Groups(inner, scale, shift) => {
@@ -169,14 +189,14 @@ impl<T: Number> Loop for Row<'_, T> {
                     let scale = factor.mul(*scale);
                     for (y, x) in y.iter_mut().zip(x) {
                         let centred = x.to_real().sub(center);
-                        *y = T::from_real(centred.mul_add::<FMA>(scale, *shift));
+                        *y = R::from_real(centred.mul_add::<FMA>(scale, *shift));
                     }
                 }
             }
             Affine::Rows(..) | Affine::None => {
                 let (scale, shift) = (factor.mul(self.row_scale), self.row_shift);
                 for (y, x) in pairs {
-                    *y = T::from_real(x.to_real().sub(center).mul_add::<FMA>(scale, shift));
+                    *y = R::from_real(x.to_real().sub(center).mul_add::<FMA>(scale, shift));
                 }
             }
         }

@@ -16,7 +16,7 @@ fn close<T: Number>(found: T, expected: f64, tolerance: f64) {
     assert!(error <= tolerance * expected.abs().max(0.1), "{found}, not {expected}");
 }
 
-fn check_scale_shift<T: Number>(tolerance: f64) {
+fn check_scale_shift<T: Number<Wide = R, Real = R>, R: Math>(tolerance: f64) {
     for &isa in Isa::available() {
         for [batch, channels, inner] in
             [[2, 3, 35], [5, 40, 1], [1, 1, 1], [0, 3, 4], [3, 2, 0], [2, 50, 900]]
@@ -27,8 +27,7 @@ fn check_scale_shift<T: Number>(tolerance: f64) {
             };
             let (gamma, beta, mean, variance) =
                 (parameter(0.1), parameter(-0.2), parameter(0.05), parameter(0.3));
-            let (mut scale, mut shift) =
-                (vec![T::Real::ZERO; channels], vec![T::Real::ZERO; channels]);
+            let (mut scale, mut shift) = (vec![R::ZERO; channels], vec![R::ZERO; channels]);
             fold_batch_norm(&gamma, &beta, &mean, &variance, 1e-5, &mut scale, &mut shift);
             let mut y = vec![T::ONE; x.len()];
             scale_shift(&Exec::new(&Pool::new(2), isa), inner, &scale, &shift, &x, &mut y).unwrap();
@@ -55,10 +54,10 @@ fn check_scale_shift<T: Number>(tolerance: f64) {
 
 #[test]
 fn batch_normalisation() {
-    check_scale_shift::<f32>(2e-5);
-    check_scale_shift::<f64>(1e-12);
-    check_scale_shift::<f16>(2e-2);
-    check_scale_shift::<bf16>(1e-1);
+    check_scale_shift::<f32, _>(2e-5);
+    check_scale_shift::<f64, _>(1e-12);
+    check_scale_shift::<f16, _>(2e-2);
+    check_scale_shift::<bf16, _>(1e-1);
 }
 
 fn check_local<T: Number>(tolerance: f64) {
@@ -117,11 +116,11 @@ fn local_responses() {
     check_local::<bf16>(1e-2);
 }
 
-fn check_rows<T: Number>(tolerance: f64) {
+fn check_rows<T: Number<Wide = R, Real = R>, R: Math>(tolerance: f64) {
     for &isa in Isa::available() {
         for (count, len) in [(3, 7), (1, 1000), (6, 1), (0, 5), (40, 768)] {
             let x: Vec<T> = values(count * len);
-            let parameters = |n: usize, k: f64| -> Vec<T::Real> {
+            let parameters = |n: usize, k: f64| -> Vec<R> {
                 (0..n).map(|i| Number::from_f64(0.75 + (i % 9) as f64 * k)).collect()
             };
             let (scale, shift) = (parameters(len, 0.25), parameters(len, -0.5));
@@ -136,8 +135,7 @@ fn check_rows<T: Number>(tolerance: f64) {
                     Affine::Groups(len, &row_scale, &row_shift),
                 ] {
                     let mut y = vec![T::ONE; x.len()];
-                    let (mut means, mut inverses) =
-                        (vec![T::Real::ONE; count], vec![T::Real::ONE; count]);
+                    let (mut means, mut inverses) = (vec![R::ONE; count], vec![R::ONE; count]);
                     normalize_rows(
                         &Exec::new(&Pool::new(2), isa),
                         ByRow { statistics, len, epsilon: 1e-3, affine },
@@ -188,10 +186,10 @@ fn check_rows<T: Number>(tolerance: f64) {
 
 #[test]
 fn rows_by_their_own_statistics() {
-    check_rows::<f32>(2e-5);
-    check_rows::<f64>(1e-12);
-    check_rows::<f16>(1e-2);
-    check_rows::<bf16>(5e-2);
+    check_rows::<f32, _>(2e-5);
+    check_rows::<f64, _>(1e-12);
+    check_rows::<f16, _>(1e-2);
+    check_rows::<bf16, _>(5e-2);
 }
 
 fn check_lp<T: Number>(eps: f64) {

@@ -4,9 +4,6 @@ use std::ops::Range;
 
 use super::{Divisor, Window};
 
-/// Cache: outputs accumulated at a time.
-pub(super) const TILE: usize = 256;
-
 /// The kernel positions along dim `d` that lie inside of the input for output coordinate `o`.
 #[inline(always)]
 pub(crate) fn inside(window: &Window<'_>, d: usize, o: usize) -> Range<usize> {
@@ -91,7 +88,7 @@ impl Taps {
     }
 
     #[inline(always)]
-    pub(super) fn restart(&mut self) {
+    fn restart(&mut self) {
         self.done = false;
         for d in 0..self.outer {
             let (start, end) = self.inside[d];

@@ -82,6 +82,20 @@ pub(crate) fn cases() -> Vec<Case> {
         case(&[2, 3], 1, 1, 1, 2, 2, 0),
         case(&[5, 6, 7], 3, 2, 1, 1, 1, 0),
         case(&[3, 4, 3, 5], 2, 1, 1, 1, 0, 0),
+        // More rows than a band, and rows longer than one.
+        case(&[150, 30], 3, 1, 1, 1, 1, 0),
+        case(&[5000], 5, 2, 3, 6, 7, 0),
+        case(&[40, 37], 2, 5, 1, 1, 0, 1),
+        case(&[23, 41], 3, 4, 3, 2, 2, 0),
+        Case {
+            input: vec![11, 90],
+            kernel: vec![7, 2],
+            strides: vec![1, 3],
+            dilations: vec![1, 2],
+            begin: vec![3, 0],
+            end: vec![3, 1],
+            extra: 0,
+        },
         Case {
             input: vec![9, 20],
             kernel: vec![1, 5],

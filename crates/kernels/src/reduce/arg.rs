@@ -2,6 +2,7 @@
 
 use super::fold::{Fold, Least, Maximum, run};
 use sardonyx_simd::Exec;
+use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::number::{Arith, Number};
 use sardonyx_simd::{Ended, Level, Loop};
@@ -41,16 +42,38 @@ pub fn arg_extreme<T: Number>(
     assert!(axis > 0 || out.is_empty(), "no element to choose from");
     let level = Level::new(isa);
     fill(pool, out, axis, |start, out| {
-        macro_rules! with {
-            ($fold:ident) => {
-                T::run(level, Positions { fold: $fold, ties, axis, inner, x, start, out })
-            };
+        let is_wide = size_of::<T>() == size_of::<T::Wide>();
+        if is_wide || inner > 1 || axis > WIDENED {
+            return find(level, which, Positions { fold: (), ties, axis, inner, x, start, out });
         }
-        match which {
-            Extreme::Max => with!(Maximum),
-            Extreme::Min => with!(Least),
-        }
+        // Rows of narrow floats go through the loops of wide ones.
+        let together = WIDENED / axis;
+        with_scratch_of(together.min(out.len()) * axis, |wide: &mut [T::Wide]| {
+            for (i, out) in out.chunks_mut(together).enumerate() {
+                let wide = &mut wide[..out.len() * axis];
+                T::widen_all(level, &x[(start + i * together) * axis..][..wide.len()], wide);
+                let x = &*wide;
+                find(level, which, Positions { fold: (), ties, axis, inner, x, start: 0, out });
+            }
+        });
     })
+}
+
+/// Cache: elements that are widened together.
+const WIDENED: usize = 8192;
+
+/// Finds the positions of an extreme.
+fn find<T: Number>(level: Level, which: Extreme, positions: Positions<'_, T, ()>) {
+    let Positions { ties, axis, inner, x, start, out, .. } = positions;
+    macro_rules! with {
+        ($fold:ident) => {
+            T::run(level, Positions { fold: $fold, ties, axis, inner, x, start, out })
+        };
+    }
+    match which {
+        Extreme::Max => with!(Maximum),
+        Extreme::Min => with!(Least),
+    }
 }
 
 struct Positions<'a, T, F> {

@@ -1,8 +1,8 @@
 //! The folds and the two loops that run them.
 
 use sardonyx_elementwise::Walk;
-use sardonyx_simd::Loop;
 use sardonyx_simd::number::{Arith, Number};
+use sardonyx_simd::{Level, Loop};
 
 /// A reduction that can be cut in pieces.
 pub(crate) trait Fold: Copy + Sync {
@@ -136,8 +136,25 @@ impl Finish {
     }
 }
 
+/// Folds a contiguous run like [`run`]; narrow floats are widened block by block.
+#[inline(always)]
+fn widened_run<T: Number, F: Fold>(level: Level, fold: F, x: &[T]) -> <T::Wide as Arith>::Total {
+    if let Some(x) = T::as_wide(x) {
+        return run(fold, x);
+    }
+    let mut total = fold.start::<<T::Wide as Arith>::Total>();
+    let mut wide = [T::Wide::ZERO; BLOCK];
+    for x in x.chunks(BLOCK) {
+        let wide = &mut wide[..x.len()];
+        T::widen_all(level, x, wide);
+        total = fold.join(total, run_block(fold, &*wide).to_total());
+    }
+    total
+}
+
 /// Computes outputs `start..start + out.len()`.
 pub(crate) struct Reduction<'a, T, F> {
+    pub(crate) level: Level,
     pub(crate) fold: F,
     pub(crate) x: &'a [T],
     pub(crate) kept: &'a Walk<1>,
@@ -158,7 +175,8 @@ impl<T: Number, F: Fold> Loop for Reduction<'_, T, F> {
             // Decided by the dims alone: another way to sum gives other bits.
             if kept_step == 1 && reduced_step != 1 {
                 for (i, out) in out.chunks_mut(COLUMNS).enumerate() {
-                    columns(self.fold, self.x, base + i * COLUMNS, self.reduced, out, self.finish);
+                    let base = base + i * COLUMNS;
+                    columns(self.level, self.fold, self.x, base, self.reduced, out, self.finish);
                 }
                 continue;
             }
@@ -168,7 +186,7 @@ impl<T: Number, F: Fold> Loop for Reduction<'_, T, F> {
                 for ([offset], _, n) in self.reduced.rows(0, self.reduced.len) {
                     let x = &self.x[base + offset..];
                     let piece = if reduced_step == 1 {
-                        run(self.fold, &x[..n])
+                        widened_run(self.level, self.fold, &x[..n])
                     } else {
                         strided(self.fold, x, reduced_step, n)
                     };
@@ -198,6 +216,7 @@ fn strided<T: Number, F: Fold>(
 /// Folds the columns of rows whose first element is at `base` plus the offsets of `reduced`.
 #[inline(always)]
 fn columns<T: Number, F: Fold>(
+    level: Level,
     fold: F,
     x: &[T],
     base: usize,
@@ -209,13 +228,21 @@ fn columns<T: Number, F: Fold>(
     let mut sums = [fold.start::<T::Wide>(); COLUMNS];
     let mut totals = [fold.start::<<T::Wide as Arith>::Total>(); COLUMNS];
     let (sums, totals) = (&mut sums[..width], &mut totals[..width]);
+    let mut wide = [T::Wide::ZERO; COLUMNS];
     let [step] = reduced.steps();
     let mut rows = 0;
     for ([offset], _, n) in reduced.rows(0, reduced.len) {
         for i in 0..n {
             let row = &x[base + offset + i * step..][..width];
+            let row = match T::as_wide(row) {
+                Some(row) => row,
+                None => {
+                    T::widen_all(level, row, &mut wide[..width]);
+                    &wide[..width]
+                }
+            };
             for (sum, x) in sums.iter_mut().zip(row) {
-                *sum = fold.step(*sum, x.widen());
+                *sum = fold.step(*sum, *x);
             }
             rows += 1;
             if rows == ROWS {

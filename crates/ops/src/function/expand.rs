@@ -149,7 +149,7 @@ impl<'a> Expand<'a> {
         Some(self.tensor(index)?.elem?.number().into())
     }
 
-    /// Returns the reason why there is no function while the type of an input is unknown.
+    /// Returns the reason why a function is missing while the type of an input is unknown.
     pub(crate) fn needs_type(&self, index: usize) -> String {
         format!("its function depends on types, and the type of input {index} is unknown")
     }

@@ -242,7 +242,7 @@ fn find_points<'c>(cx: &'c Backward<'_>, regions: Expr<'c>, first: i64, cells: i
             let is_region = size.compare("Equal", size);
             let count = is_region.choose(size, size.number(1.0)).op("Ceil");
             let count = count.op_with("Max", &[size.number(0.0)], &[]);
-            // Ensures that the maximum exists if there are no regions.
+            // Ensures that the maximum exists without regions.
             let one = cx.numbers_of(&[0.0], elem);
             let all = count.reshape(cx.ints_of(&[-1])).concat(&[one], 0);
             let most = all.op_with("ReduceMax", &[], &[("keepdims", 1.into())]);
@@ -264,7 +264,7 @@ fn join_images<'c>(cx: &'c Backward<'_>, x: Expr<'c>, elem: DataType) -> Expr<'c
     moved.cast(elem).reshape(cx.ints_of(&[1]).concat(&[moved.sizes(0, Some(1)), elements], 0))
 }
 
-/// Inverse of [`join_images`].
+/// Undoes [`join_images`].
 fn split_images<'c>(cx: &'c Backward<'_>, line: Expr<'c>, x: Expr<'c>) -> Expr<'c> {
     let sizes = x.sizes(1, Some(2)).concat(&[x.sizes(0, Some(1)), cx.ints_of(&[-1])], 0);
     let apart = line.op_with("Reshape", &[sizes], &[]).transpose(&[1, 0, 2]);

@@ -42,7 +42,7 @@ pub static ADD: OpDef =
         .gradient(gradients::add)
         .linear_in(Linear::Sum(&["Identity"]));
 
-pub(crate) static AND: OpDef =
+pub static AND: OpDef =
     logic("And", |cx| logical(cx, Dim::mul)).about("Element-wise logical AND: `C = A ∧ B`.");
 
 pub static BIT_SHIFT: OpDef = OpDef::new("BitShift")
@@ -79,13 +79,13 @@ pub static BIT_SHIFT: OpDef = OpDef::new("BitShift")
     .infer(rules::broadcast)
     .split_by(elements::elementwise);
 
-pub(crate) static BITWISE_AND: OpDef =
+pub static BITWISE_AND: OpDef =
     bitwise("BitwiseAnd").about("Element-wise bitwise AND: `C = A & B`.");
 
-pub(crate) static BITWISE_OR: OpDef =
+pub static BITWISE_OR: OpDef =
     bitwise("BitwiseOr").about("Element-wise bitwise OR of `A` and `B`.");
 
-pub(crate) static BITWISE_XOR: OpDef =
+pub static BITWISE_XOR: OpDef =
     bitwise("BitwiseXor").about("Element-wise bitwise XOR: `C = A ^ B`.");
 
 pub static DIV: OpDef = arithmetic("Div", quotient, legacy_broadcast::lower)
@@ -94,7 +94,7 @@ pub static DIV: OpDef = arithmetic("Div", quotient, legacy_broadcast::lower)
     .gradient(gradients::div)
     .linear_in(Linear::First);
 
-pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
+pub static EQUAL: OpDef = OpDef::new("Equal")
     .about("Element-wise comparison `A == B`. NaN is not equal to any value, including NaN.")
     .since(1, &[A, B, C, int("broadcast").or(0), int("axis"), types("T", INT32_64.and(BOOL)), T1])
     .since(7, BROADCAST)
@@ -110,27 +110,26 @@ pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
     .adapter(7, 6, legacy_broadcast::lower_commutative)
     .split_by(elements::elementwise);
 
-pub(crate) static GREATER: OpDef =
-    order("Greater", |cx| infer_comparison(cx, shape_values::greater))
-        .about("Element-wise comparison `A > B`. False if an operand is NaN.");
+pub static GREATER: OpDef = order("Greater", |cx| infer_comparison(cx, shape_values::greater))
+    .about("Element-wise comparison `A > B`. False if an operand is NaN.");
 
-pub(crate) static GREATER_OR_EQUAL: OpDef = inclusive_order("GreaterOrEqual", |cx| {
+pub static GREATER_OR_EQUAL: OpDef = inclusive_order("GreaterOrEqual", |cx| {
     infer_comparison(cx, |a, b| shape_values::greater(b, a).map(|less| !less))
 })
 .about("Element-wise comparison `A >= B`. False if an operand is NaN.")
 .body(&[12, 16], or_equal!("Greater"));
 
-pub(crate) static LESS: OpDef =
+pub static LESS: OpDef =
     order("Less", |cx| infer_comparison(cx, |a, b| shape_values::greater(b, a)))
         .about("Element-wise comparison `A < B`. False if an operand is NaN.");
 
-pub(crate) static LESS_OR_EQUAL: OpDef = inclusive_order("LessOrEqual", |cx| {
+pub static LESS_OR_EQUAL: OpDef = inclusive_order("LessOrEqual", |cx| {
     infer_comparison(cx, |a, b| shape_values::greater(a, b).map(|greater| !greater))
 })
 .about("Element-wise comparison `A <= B`. False if an operand is NaN.")
 .body(&[12, 16], or_equal!("Less"));
 
-pub(crate) static MOD: OpDef = OpDef::new("Mod")
+pub static MOD: OpDef = OpDef::new("Mod")
     .about(
         "Remainder of element-wise division. The result has the sign of the divisor `B` if `fmod` \
          is 0 (as `%` in Python) and the sign of the dividend `A` if `fmod` is 1 (as `fmod` in C). \
@@ -187,7 +186,7 @@ pub static MUL: OpDef =
         .gradient(gradients::mul)
         .linear_in(Linear::Factor);
 
-pub(crate) static OR: OpDef =
+pub static OR: OpDef =
     logic("Or", |cx| logical(cx, logical_or)).about("Element-wise logical OR: `C = A ∨ B`.");
 
 pub static POW: OpDef = OpDef::new("Pow")
@@ -232,7 +231,7 @@ pub static SUB: OpDef = arithmetic("Sub", |cx| elementwise(cx, Dim::sub), legacy
     .gradient(gradients::sub)
     .linear_in(Linear::Sum(&["Neg", "Identity"]));
 
-pub(crate) static XOR: OpDef =
+pub static XOR: OpDef =
     logic("Xor", |cx| logical(cx, logical_xor)).about("Element-wise logical XOR: `C = A ⊕ B`.");
 
 const BFLOAT16: TypeSet = TypeSet::tensors(&[DataType::Bfloat16]);

@@ -20,7 +20,7 @@ use crate::math::{consumed_inputs, shape_values};
 use crate::rules;
 use crate::sharding::elements;
 
-pub(crate) static CLIP: OpDef = OpDef::new("Clip")
+pub static CLIP: OpDef = OpDef::new("Clip")
     .about(
         "Limits each element to the range from `min` to `max`: `Y = min(max(X, min), max)`. If \
          `min` is greater than `max`, every element becomes `max`. NaN stays NaN.",

@@ -24,7 +24,7 @@ pub(crate) static DET: OpDef = OpDef::new("Det")
     .unknown_cost()
     .gradient(linear_gradients::det);
 
-pub(crate) static EINSUM: OpDef = OpDef::new("Einsum")
+pub static EINSUM: OpDef = OpDef::new("Einsum")
     .about("Einstein summation: products and sums over the labeled axes of an equation such as \
          `ij,jk->ik` (matrix product). Axes whose label is not in the output are summed. `...` \
          stands for the axes that are not labeled, which are broadcast. Without `->` the output has \

@@ -30,7 +30,7 @@ pub(crate) static HARDMAX: OpDef = along_axis("Hardmax")
     .gradient(gradients::zero)
     .split_by(elements::along_axis);
 
-pub(crate) static LOG_SOFTMAX: OpDef = along_axis("LogSoftmax")
+pub static LOG_SOFTMAX: OpDef = along_axis("LogSoftmax")
     .about(
         "Logarithm of the softmax along `axis`: `Y = X - log(sum(exp(X)))`. The maximum is \
          subtracted first, so the exponentials do not overflow. Before version 13 the input is \

@@ -34,7 +34,7 @@ use crate::rules;
 use crate::sharding::{Linear, elements};
 use crate::typeset::TypeSet;
 
-pub(crate) static ABS: OpDef = OpDef::new("Abs")
+pub static ABS: OpDef = OpDef::new("Abs")
     .about("Absolute value of each element.")
     .since(1, &[X, Y, IN_PLACE, types("T", FLOATS)])
     .since(6, &[NOT_IN_PLACE, types("T", NUMERIC)])
@@ -77,7 +77,7 @@ pub(crate) static BITWISE_NOT: OpDef = OpDef::new("BitwiseNot")
     .infer(rules::same_as_first)
     .split_by(elements::elementwise);
 
-pub(crate) static CEIL: OpDef = rounding("Ceil")
+pub static CEIL: OpDef = rounding("Ceil")
     .about("Rounds each element up to an integer. Infinities, NaN and integers stay as they are.")
     .gradient(gradients::zero);
 
@@ -150,11 +150,11 @@ pub static ERF: OpDef = OpDef::new("Erf")
     .gradient(gradients::erf)
     .split_by(elements::elementwise);
 
-pub(crate) static EXP: OpDef = function("Exp", NAMED, SMOOTH_NAMED)
+pub static EXP: OpDef = function("Exp", NAMED, SMOOTH_NAMED)
     .about("Exponential of each element: `Y = e^X`.")
     .gradient(gradients::exp);
 
-pub(crate) static FLOOR: OpDef = rounding("Floor")
+pub static FLOOR: OpDef = rounding("Floor")
     .about("Rounds each element down to an integer. Infinities, NaN and integers stay as they are.")
     .gradient(gradients::zero);
 
@@ -213,11 +213,11 @@ pub(crate) static LEAKY_RELU: OpDef = activation(
 .about("Leaky rectified linear unit: `Y = X` where `X >= 0`, else `Y = alpha * X`.")
 .body(&[16], concat!(attribute_like!("alpha", "X"), slope_below_zero!("alpha")));
 
-pub(crate) static LOG: OpDef = function("Log", NAMED, SMOOTH_NAMED)
+pub static LOG: OpDef = function("Log", NAMED, SMOOTH_NAMED)
     .about("Natural logarithm of each element. Minus infinity at 0, NaN below 0.")
     .gradient(gradients::log);
 
-pub(crate) static MISH: OpDef =
+pub static MISH: OpDef =
     smooth_xy("Mish", 18).about("Mish activation: `Y = X * tanh(log(1 + exp(X)))`.").body(
         &[18, 22],
         "positive = Softplus (X)
@@ -239,7 +239,7 @@ pub static NEG: OpDef = OpDef::new("Neg")
     .linear_in(Linear::First)
     .split_by(elements::elementwise);
 
-pub(crate) static NOT: OpDef = OpDef::new("Not")
+pub static NOT: OpDef = OpDef::new("Not")
     .about("Logical NOT of each element.")
     .since(1, &[FIXED_X, FIXED_Y, types("T", TypeSet::tensors(&[DataType::Bool]))])
     .infer(|cx| infer_elementwise(cx, |value| Dim::Known(1).sub(value)))
@@ -249,14 +249,14 @@ pub static RECIPROCAL: OpDef = function("Reciprocal", XY, SMOOTH_XY)
     .about("Reciprocal of each element: `Y = 1 / X`.")
     .gradient(gradients::reciprocal);
 
-pub(crate) static RELU: OpDef = function("Relu", XY, SMOOTH_XY)
+pub static RELU: OpDef = function("Relu", XY, SMOOTH_XY)
     .about("Rectified linear unit: `Y = max(0, X)`. NaN stays NaN.")
     .since(14, &[types("T", FLOATS_IR4.and(SIGNED))])
     .widens()
     .body(&[18], concat!(number_like!("zero", "0", "X"), "Y = Max (X, zero)"))
     .gradient(gradients::relu);
 
-pub(crate) static ROUND: OpDef = OpDef::new("Round")
+pub static ROUND: OpDef = OpDef::new("Round")
     .about(
         "Rounds each element to the nearest integer, half to even. Infinities, NaN and integers \
          stay as they are.",
@@ -322,7 +322,7 @@ pub static SIGMOID: OpDef = function("Sigmoid", XY, SMOOTH_XY)
     .about("Logistic sigmoid of each element: `Y = 1 / (1 + exp(-X))`.")
     .gradient(gradients::sigmoid);
 
-pub(crate) static SIGN: OpDef = OpDef::new("Sign")
+pub static SIGN: OpDef = OpDef::new("Sign")
     .about("Sign of each element: -1, 0 or 1. NaN stays NaN.")
     .since(9, &[input("input", "T"), output("output", "T"), types("T", NUMERIC)])
     .since(
@@ -344,7 +344,7 @@ pub static SIN: OpDef =
 pub(crate) static SINH: OpDef =
     smooth_named("Sinh", 9).about("Hyperbolic sine of each element.").gradient(gradients::sinh);
 
-pub(crate) static SOFTPLUS: OpDef = smooth_xy("Softplus", 1)
+pub static SOFTPLUS: OpDef = smooth_xy("Softplus", 1)
     .about("Softplus activation: `Y = log(1 + exp(X))`.")
     .body(
         &[18],
@@ -357,7 +357,7 @@ pub(crate) static SOFTPLUS: OpDef = smooth_xy("Softplus", 1)
     )
     .gradient(gradients::softplus);
 
-pub(crate) static SOFTSIGN: OpDef =
+pub static SOFTSIGN: OpDef =
     smooth_named("Softsign", 1).about("Softsign activation: `Y = X / (1 + abs(X))`.").body(
         &[18],
         concat!(

@@ -20,7 +20,7 @@ use crate::math::{consumed_inputs, legacy_broadcast, shape_values};
 use crate::rules;
 use crate::sharding::{Linear, elements};
 
-pub(crate) static MAX: OpDef = OpDef::new("Max")
+pub static MAX: OpDef = OpDef::new("Max")
     .about("Element-wise maximum of one or more tensors. NaN if any operand is NaN.")
     .since(1, &[DATA, output("max", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
@@ -39,7 +39,7 @@ pub(crate) static MAX: OpDef = OpDef::new("Max")
     .gradient(gradients::extreme)
     .split_by(elements::elementwise);
 
-pub(crate) static MEAN: OpDef = OpDef::new("Mean")
+pub static MEAN: OpDef = OpDef::new("Mean")
     .about("Element-wise mean of one or more tensors.")
     .since(1, &[DATA, output("mean", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
@@ -55,7 +55,7 @@ pub(crate) static MEAN: OpDef = OpDef::new("Mean")
     .gradient(gradients::mean)
     .split_by(elements::elementwise);
 
-pub(crate) static MIN: OpDef = OpDef::new("Min")
+pub static MIN: OpDef = OpDef::new("Min")
     .about("Element-wise minimum of one or more tensors. NaN if any operand is NaN.")
     .since(1, &[DATA, output("min", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
@@ -74,7 +74,7 @@ pub(crate) static MIN: OpDef = OpDef::new("Min")
     .gradient(gradients::extreme)
     .split_by(elements::elementwise);
 
-pub(crate) static SUM: OpDef = OpDef::new("Sum")
+pub static SUM: OpDef = OpDef::new("Sum")
     .about("Element-wise sum of one or more tensors.")
     .since(1, &[DATA, output("sum", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)

@@ -141,7 +141,7 @@ pub(super) fn channels_first(rank: usize) -> Vec<usize> {
     std::iter::once(0).chain(rank.checked_sub(1)).chain(1..rank.max(1) - 1).collect()
 }
 
-/// Inverse of [`channels_first`].
+/// Undoes [`channels_first`].
 pub(super) fn channels_last(rank: usize) -> Vec<usize> {
     std::iter::once(0).chain(2..rank).chain([1]).collect()
 }

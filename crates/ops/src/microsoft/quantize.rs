@@ -76,7 +76,7 @@ fn infer(cx: &mut Infer<'_>, elem: Option<DataType>) -> Result<(), InferError> {
 }
 
 /// Returns the names of the inputs that a node has, after nodes that make scalars of vectors of one
-/// element if there is no axis.
+/// element without an axis.
 fn operands(cx: &Expand<'_>, inputs: [&str; 3]) -> (String, Vec<String>) {
     let mut text = String::new();
     let mut names = Vec::new();

@@ -21,7 +21,7 @@ use crate::sharding::layers;
 use crate::tensor::pad::PAD;
 use crate::{Adapt, AttrValue, Infer, InferError, OpDef, Refusal};
 
-pub(crate) static AVERAGE_POOL: OpDef = OpDef::new("AveragePool")
+pub static AVERAGE_POOL: OpDef = OpDef::new("AveragePool")
     .about(
         "Average pooling: the mean of each window. `count_include_pad` decides whether padding is \
          part of the mean. Positions beyond the padding, which `ceil_mode` may add, are never \

@@ -18,7 +18,7 @@ use crate::rules::same_as_first;
 use crate::sharding::layers;
 use crate::{Adapt, Assumption, Infer, InferError, OpDef, Refusal};
 
-pub(crate) static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
+pub static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
     .about("Batch normalization of each channel: `Y = (X - mean) / sqrt(var + epsilon) * scale + B`. \
          In inference the mean and variance are inputs. In training they are those of the batch, \
          and the outputs include the updated running mean and variance: `running * momentum + batch \

@@ -15,7 +15,7 @@ use crate::nn::gradients;
 use crate::sharding::layers;
 use crate::{Infer, InferError, OpDef};
 
-pub(crate) static CONV: OpDef = OpDef::new("Conv")
+pub static CONV: OpDef = OpDef::new("Conv")
     .about(
         "Convolution (cross-correlation) of an input `[N, C, D1, …]` with `M` filters `[M, C / \
          group, K1, …]`. The size of each spatial output axis is `floor((D + pad_begin + pad_end - \

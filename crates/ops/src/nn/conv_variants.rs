@@ -43,7 +43,7 @@ pub(crate) static COL2IM: OpDef = OpDef::new("Col2Im")
 // of version 1 contradicts itself: its formula puts the larger half at the other end than the
 // description of `auto_pad`. The formula of version 11 agrees with the description, which is taken
 // for both.
-pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
+pub static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
     .about(
         "Transposed convolution (deconvolution). The size of each spatial output axis is `stride * \
          (D - 1) + output_padding + dilation * (K - 1) + 1 - pad_begin - pad_end`. If \

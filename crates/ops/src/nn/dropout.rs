@@ -15,7 +15,7 @@ use crate::sharding::elements;
 use crate::tensor::cast::CAST;
 use crate::{Adapt, Assumption, Infer, InferError, OpDef, Refusal, TypeSet};
 
-pub(crate) static DROPOUT: OpDef = OpDef::new("Dropout")
+pub static DROPOUT: OpDef = OpDef::new("Dropout")
     .about(
         "Dropout: in training, sets random elements to 0 and scales the others by `1 / (1 - \
          ratio)`. In inference the input is returned unchanged.",

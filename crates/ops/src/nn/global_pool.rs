@@ -9,11 +9,11 @@ use crate::nn::gradients;
 use crate::sharding::layers;
 use crate::{Infer, InferError, OpDef};
 
-pub(crate) static GLOBAL_AVERAGE_POOL: OpDef = global_pool("GlobalAveragePool")
+pub static GLOBAL_AVERAGE_POOL: OpDef = global_pool("GlobalAveragePool")
     .about("Average over all spatial axes of each channel.")
     .gradient(gradients::global_average_pool)
     .split_by(layers::pool);
-pub(crate) static GLOBAL_MAX_POOL: OpDef = global_pool("GlobalMaxPool")
+pub static GLOBAL_MAX_POOL: OpDef = global_pool("GlobalMaxPool")
     .about("Maximum over all spatial axes of each channel. NaN if the channel has a NaN.")
     .gradient(gradients::global_max_pool)
     .split_by(layers::pool);

@@ -187,7 +187,7 @@ mod tests {
         );
     }
 
-    /// The closed form for `ceil_mode` equals the rule in two steps.
+    /// Checks that the closed form for `ceil_mode` equals the rule in two steps.
     #[test]
     fn no_window_starts_in_the_padding_at_the_end() {
         for size in 1..12i64 {

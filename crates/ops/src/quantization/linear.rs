@@ -18,7 +18,7 @@ use crate::rules::elem_attribute;
 use crate::sharding::elements;
 use crate::typeset::TypeSet;
 
-pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
+pub static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
     .about("Dequantizes: `y = (x - x_zero_point) * x_scale`. There is one scale for the tensor, one \
          for each slice of `axis` (since version 13), or one for each block along it (since version \
          21).")

@@ -52,7 +52,7 @@ impl<'c> Reduction<'c> {
         Ok(Some(Reduction { x, y: keep_axes(y), dy: keep_axes(dy), axes }))
     }
 
-    /// Sums over the reduced axes, which stay with size 1.
+    /// Adds up the elements over the reduced axes, which stay with size 1.
     fn sum(&self, value: Expr<'c>) -> Expr<'c> {
         let axes = match self.axes {
             Axes::All => None,

@@ -136,7 +136,7 @@ mod tests {
             13,
             &[
                 (&[("axis", Int(0))], "float[5, 2]; float[7, 2]", "float[12, 2]"),
-                // SHAPE-18-: N is no longer the size of that axis.
+                // SHAPE-18-: N stops being the size of that axis.
                 (&[("axis", Int(0))], "float[5, 2]; float[N, 2]", "float[N + 5, 2]"),
                 (&[("axis", Int(-1))], "float[N, 2]; float[?, M]; float[4, 3]", "float[4, M + 5]"),
                 (&[("axis", Int(1))], "float[2, ?]; float[2, 3]", "float[2, ?]"),

@@ -13,7 +13,7 @@ use crate::known::Known;
 use crate::math::shape_values::{self, Ints};
 use crate::{Infer, InferError, OpDef};
 
-pub(crate) static CONSTANT_OF_SHAPE: OpDef = OpDef::new("ConstantOfShape")
+pub static CONSTANT_OF_SHAPE: OpDef = OpDef::new("ConstantOfShape")
     .about(
         "Produces a tensor of a given shape in which every element is the same value. An empty \
          `input` gives a scalar.",

@@ -14,7 +14,7 @@ use crate::sharding::movement;
 use crate::tensor::gradients;
 use crate::{Infer, InferError, OpDef};
 
-pub(crate) static FLATTEN: OpDef = OpDef::new("Flatten")
+pub static FLATTEN: OpDef = OpDef::new("Flatten")
     .about(
         "Flattens a tensor to a matrix. The axes before `axis` become rows, the others columns. \
          With `axis` 0 the matrix has one row.",

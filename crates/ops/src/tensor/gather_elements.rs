@@ -48,7 +48,7 @@ pub static GATHER_ELEMENTS: OpDef = OpDef::new("GatherElements")
     .gradient(gradients::gather_elements)
     .split_by(movement::gather_elements);
 
-pub(crate) static GATHER_ND: OpDef = OpDef::new("GatherND")
+pub static GATHER_ND: OpDef = OpDef::new("GatherND")
     .about(
         "Gathers elements or slices by index tuples. The last axis of `indices` holds tuples that \
          index the axes of `data` after `batch_dims`. The first `batch_dims` axes of both are \

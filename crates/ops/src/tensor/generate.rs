@@ -129,7 +129,7 @@ fn replace_negative_indices(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-pub(crate) static RANGE: OpDef = OpDef::new("Range")
+pub static RANGE: OpDef = OpDef::new("Range")
     .about(
         "Sequence of evenly spaced numbers from `start` to `limit` (exclusive) with step `delta`. \
          It has `max(ceil((limit - start) / delta), 0)` elements. A `delta` of 0 is an error.",

@@ -41,7 +41,7 @@ pub static CENTER_CROP_PAD: OpDef = OpDef::new("CenterCropPad")
     .infer(crate::image::center_crop_pad::infer)
     .body_from(18, center_crop_pad);
 
-pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("DepthToSpace")
+pub static DEPTH_TO_SPACE: OpDef = OpDef::new("DepthToSpace")
     .about(
         "Rearranges channels into spatial blocks of height and width. `DCR` takes the block \
          position from the outer part of the channel axis, `CRD` from the inner part. Version 1 is \
@@ -91,7 +91,7 @@ pub(crate) static REVERSE_SEQUENCE: OpDef = OpDef::new("ReverseSequence")
     .infer(reverse_sequence)
     .gradient(gradients::reverse_sequence);
 
-pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth")
+pub static SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth")
     .about("Rearranges spatial blocks of height and width into channels. The inverse of `DepthToSpace` \
          with mode `DCR`.")
     .since(
@@ -115,7 +115,7 @@ pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth")
     .gradient(gradients::space_to_depth)
     .split_by(layers::batch);
 
-pub(crate) static TILE: OpDef = OpDef::new("Tile")
+pub static TILE: OpDef = OpDef::new("Tile")
     .about("Repeats a tensor along each axis.")
     .since(
         1,

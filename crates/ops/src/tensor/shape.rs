@@ -15,7 +15,7 @@ use crate::sharding::movement;
 use crate::tensor::slice::SLICE;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
-pub(crate) static SHAPE: OpDef = OpDef::new("Shape")
+pub static SHAPE: OpDef = OpDef::new("Shape")
     .about("Shape of a tensor as a 1-D int64 tensor. Since version 15 `start` and `end` select a range \
          of axes.")
     .since(1, &[input("data", "T"), output("shape", "T1"), types("T", ALL), types("T1", INT64)])

@@ -452,7 +452,7 @@ mod tests {
         );
     }
 
-    /// Symbolic lengths, evaluated for numbers, equal known lengths.
+    /// Checks that symbolic lengths, evaluated for numbers, equal known lengths.
     #[test]
     fn symbolic_lengths_are_exact() {
         let bounds = [i64::MIN, -7, -4, -2, -1, 0, 1, 3, 6, i32::MAX.into(), i64::MAX];

@@ -12,7 +12,7 @@ use crate::rules::broadcast_inputs;
 use crate::sharding::elements;
 use crate::{Infer, InferError, OpDef, TypeSet};
 
-pub(crate) static WHERE: OpDef = OpDef::new("Where")
+pub static WHERE: OpDef = OpDef::new("Where")
     .about("Selects elements of `X` where the condition is true and of `Y` elsewhere.")
     .since(
         9,

@@ -48,7 +48,7 @@ impl Levels {
     }
 
     /// Reports only these codes, by name.
-    pub(crate) fn only(self, codes: Vec<&'static str>) -> Levels {
+    pub(crate) fn keep_only(self, codes: Vec<&'static str>) -> Levels {
         Levels { only: Some(codes), ..self }
     }
 
@@ -58,7 +58,7 @@ impl Levels {
         self
     }
 
-    /// Also reports these codes if only shared ones are reported.
+    /// Adds codes to report where `shared` leaves all others out.
     pub(super) fn and_also(self, also: &'static [&'static Code]) -> Levels {
         Levels { also, ..self }
     }

@@ -213,7 +213,7 @@ impl<'a> Operands<'a> {
                     name: param.ty,
                     takes: Takes {
                         allowed,
-                        only: allowed.map_or_else(|| parse_spelling(param.ty), only),
+                        only: allowed.map_or_else(|| parse_spelling(param.ty), find_only_tensor),
                     },
                     fine: [0; KINDS.len() + 1],
                 });
@@ -263,7 +263,7 @@ fn parse_spelling(name: &str) -> Brief {
 }
 
 /// Returns the type of a set that has only one, if it is a tensor.
-fn only(set: &TypeSet) -> Brief {
+fn find_only_tensor(set: &TypeSet) -> Brief {
     let mut elems = set.tensor_elems();
     match (elems.next(), elems.next()) {
         (Some(elem), None) if set.names().len() == 1 => Brief::new(Kind::Tensor, elem),

@@ -74,21 +74,21 @@ fn chain(count: usize) -> String {
     format!("{HEADER} g (float[N] x) => (float[N] y) {{ y = local.f0(x) }}\n{functions}")
 }
 
-/// FUNC-32+-
+/// Checks FUNC-32+-.
 #[test]
 fn a_hundred_levels_of_calls_are_the_most() {
     assert_eq!(codes(&check_steps(chain(100)).0), [""; 0]);
     assert_eq!(codes(&check_steps(chain(101)).0), ["calls-too-deep"]);
 }
 
-/// FUNC-15: a cycle through many functions is found like one through two.
+/// Checks FUNC-15: a cycle through many functions is found like one through two.
 #[test]
 fn long_circles_are_found() {
     let text = chain(5000).replace("y = Relu(x)", "y = local.f0(x)");
     assert_eq!(codes(&check_steps(text).0)[0], "recursive-function");
 }
 
-/// FUNC-32
+/// Checks FUNC-32.
 #[test]
 fn ten_thousand_functions_are_the_most() {
     let flat = |count| {
@@ -105,7 +105,7 @@ fn ten_thousand_functions_are_the_most() {
     assert_eq!(codes(&check_steps(flat(10_001)).0), ["too-many-functions"]);
 }
 
-/// NODE-11
+/// Checks NODE-11.
 #[test]
 fn a_node_may_have_any_number_of_inputs() {
     let report = grows_with_size(50_000, |size| {
@@ -115,7 +115,7 @@ fn a_node_may_have_any_number_of_inputs() {
     assert_eq!(codes(&report), [""; 0]);
 }
 
-/// GRAPH-02: nodes in exactly reversed order.
+/// Checks GRAPH-02: nodes in exactly reversed order.
 #[test]
 fn a_hundred_thousand_nodes_in_reverse_order() {
     let report = grows_with_size(50_000, |size| {
@@ -129,7 +129,7 @@ fn a_hundred_thousand_nodes_in_reverse_order() {
     assert_eq!(report.more, [("used-too-early", 99_979)]);
 }
 
-/// GRAPH-23: nodes without an effect, each of which is found once.
+/// Checks GRAPH-23: nodes without an effect, each of which is found once.
 #[test]
 fn a_value_with_a_hundred_thousand_dead_readers() {
     let report = grows_with_size(50_000, |size| {
@@ -143,7 +143,7 @@ fn a_value_with_a_hundred_thousand_dead_readers() {
     assert_eq!(report.notes, 100_001 + 2);
 }
 
-/// GRAPH-31: each level reads a value outside of all of them.
+/// Checks GRAPH-31: each level reads a value outside of all of them.
 #[test]
 fn a_thousand_levels_of_inner_graphs() {
     let report = grows_with_size(500, |size| {
@@ -161,7 +161,7 @@ fn a_thousand_levels_of_inner_graphs() {
     assert_eq!(codes(&report), [""; 0]);
 }
 
-/// GRAPH-34: many inner graphs may use the same names.
+/// Checks GRAPH-34: many inner graphs may use the same names.
 #[test]
 fn many_graphs_with_the_same_names() {
     let report = grows_with_size(5000, |size| {
@@ -179,7 +179,7 @@ fn many_graphs_with_the_same_names() {
     assert_eq!(codes(&report), [""; 0]);
 }
 
-/// SHAPE-22: types are propagated along a chain of any length.
+/// Checks SHAPE-22: types are propagated along a chain of any length.
 #[test]
 fn types_are_followed_to_the_end() {
     let report = grows_with_size(20_000, |size| {

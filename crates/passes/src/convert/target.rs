@@ -83,7 +83,7 @@ impl Target {
 
     /// Sets the versions of a release of the standard, such as `1.16` or `1.16.2`: the file format,
     /// and all operator sets of the standard that the model imports, except those that
-    /// [`opset`](Target::opset) sets. Returns `None` if there is no such release.
+    /// [`opset`](Target::opset) sets. Returns `None` for an unknown release.
     #[must_use]
     pub fn release(mut self, name: &str) -> Option<Target> {
         let found = |name: &str| RELEASES.iter().find(|release| release.name == name);
@@ -113,7 +113,7 @@ impl Target {
     }
 
     /// Returns the domains whose versions are set individually.
-    pub(super) fn named(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn list_named(&self) -> impl Iterator<Item = &str> {
         self.opsets.keys().map(String::as_str)
     }
 

@@ -277,7 +277,7 @@ fn equal_constants_are_one() {
     );
 }
 
-/// Values that a caller may pass are not constants, even if their defaults are equal.
+/// Checks that values which a caller may pass are not constants, even if their defaults are equal.
 #[test]
 fn defaults_are_not_constants() {
     stays(

@@ -1,4 +1,4 @@
-//! Inputs and constants of two graphs, and how far values are apart.
+//! Pairs of inputs and constants of two graphs, and the distance between values.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,12 +7,12 @@ use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, SparseTensorProto, TensorProto, ValueId};
 use sardonyx_tensor::{DataType, Tensor, Tolerance};
 
-use super::DiffOptions;
 use super::matching::Matching;
 use super::side::Side;
+use super::{DiffOptions, GraphPair};
 
-/// Elements that are compared, or bytes that are hashed, at a time. A multiple of 8, so that
-/// elements of a few bits fill their bytes.
+/// Number of elements to compare, or bytes to hash, at a time. A multiple of 8, so that elements of
+/// a few bits fill their bytes.
 const PIECE: usize = 1 << 20;
 
 /// A constant that only one of the graphs has, or that differs.
@@ -33,13 +33,13 @@ pub struct ConstantChange {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum TensorChange {
-    /// They do not.
+    /// The tensors are equal.
     None,
-    /// In element type or shape.
+    /// Element type or shape differ.
     Type,
-    /// In values.
+    /// Values differ.
     Values(Spread),
-    /// Unknown, because values cannot be read.
+    /// The values cannot be read, so nothing is known.
     Unknown(String),
 }
 
@@ -65,13 +65,13 @@ pub struct Spread {
 }
 
 impl Matching<'_, '_> {
-    /// Pairs inputs of two graphs: by name, and the others by position.
-    pub(super) fn pair_inputs(&mut self, (before, after): (GraphId, GraphId)) {
+    /// Pairs the inputs of two graphs: by name, and the others by position.
+    pub(super) fn pair_inputs(&mut self, graphs: GraphPair) {
         let (old, new) = (self.before, self.after);
         let inputs = |side: &Side<'_>, graph: GraphId| -> Vec<Option<ValueId>> {
             side.model.graph(graph).inputs.iter().map(|info| info.value).collect()
         };
-        let (before, after) = (inputs(old, before), inputs(new, after));
+        let (before, after) = (inputs(old, graphs.before), inputs(new, graphs.after));
         self.pair_names(before.iter().flatten().copied(), after.iter().flatten().copied());
         for (before, after) in before.into_iter().zip(after) {
             if let (Some(before), Some(after)) = (before, after) {
@@ -80,10 +80,11 @@ impl Matching<'_, '_> {
         }
     }
 
-    /// Pairs constants of two graphs: by name, then by content, and the others by type and shape in
-    /// the order of the files.
-    pub(super) fn pair_constants(&mut self, (before, after): (GraphId, GraphId)) {
-        let (old, new) = (constants(self.before, before), constants(self.after, after));
+    /// Pairs the constants of two graphs: by name, then by content, and the others by type and
+    /// shape in the order of the files.
+    pub(super) fn pair_constants(&mut self, graphs: GraphPair) {
+        let old = list_constants(self.before, graphs.before);
+        let new = list_constants(self.after, graphs.after);
         self.pair_names(old.iter().map(|found| found.value), new.iter().map(|found| found.value));
         for with_values in [true, false] {
             let is_left = |constant: &Constant<'_>| self.value_after(constant.value).is_none();
@@ -93,16 +94,16 @@ impl Matching<'_, '_> {
             if old.is_empty() || new.is_empty() {
                 return;
             }
-            // Only what has a partner of its type and shape is read.
-            let kinds: HashSet<u64> = new.iter().map(|constant| constant.kind()).collect();
+            // Reads only constants with a partner of their type and shape.
+            let kinds: HashSet<u64> = new.iter().map(Constant::hash_kind).collect();
             let mut by_key: HashMap<u64, VecDeque<ValueId>> = HashMap::new();
-            for constant in old.iter().filter(|constant| kinds.contains(&constant.kind())) {
-                let key = constant.key(self.before, with_values);
+            for constant in old.iter().filter(|constant| kinds.contains(&constant.hash_kind())) {
+                let key = constant.hash(self.before, with_values);
                 by_key.entry(key).or_default().push_back(constant.value);
             }
-            let kinds: HashSet<u64> = old.iter().map(|constant| constant.kind()).collect();
-            for constant in new.iter().filter(|constant| kinds.contains(&constant.kind())) {
-                let key = constant.key(self.after, with_values);
+            let kinds: HashSet<u64> = old.iter().map(Constant::hash_kind).collect();
+            for constant in new.iter().filter(|constant| kinds.contains(&constant.hash_kind())) {
+                let key = constant.hash(self.after, with_values);
                 let partner = by_key.get_mut(&key).and_then(VecDeque::pop_front);
                 match partner {
                     Some(partner) if with_values => self.pair_values(partner, constant.value),
@@ -114,33 +115,30 @@ impl Matching<'_, '_> {
     }
 
     /// Compares the constants of two graphs.
-    pub(super) fn constant_changes(
+    pub(super) fn compare_constants(
         &self,
-        (before, after): (GraphId, GraphId),
+        graphs: GraphPair,
         options: DiffOptions,
     ) -> Vec<ConstantChange> {
-        let (old, new) = (constants(self.before, before), constants(self.after, after));
+        let old = list_constants(self.before, graphs.before);
+        let new = list_constants(self.after, graphs.after);
         let partners: HashMap<ValueId, Constant<'_>> =
             old.iter().map(|constant| (constant.value, *constant)).collect();
         let mut changes = Vec::new();
         for constant in &new {
             let partner = self.value_before(constant.value);
             let partner = partner.and_then(|value| partners.get(&value));
-            let name = self.after.shown(constant.value);
-            let line = Some(constant.line(self.after));
+            let name = self.after.show(constant.value);
+            let line = Some(constant.format(self.after));
             let Some(partner) = partner else {
                 let (before, content) = (None, TensorChange::None);
                 changes.push(ConstantChange { before, after: line, name, content });
                 continue;
             };
-            let content = tensor_change(
-                (self.before, partner.tensors),
-                (self.after, constant.tensors),
-                options,
-            );
+            let content = self.compare_tensors(partner.tensors, constant.tensors, options);
             let is_renamed = self.before.name(partner.value) != self.after.name(constant.value);
             if is_renamed || !content.is_none() {
-                let before = Some(partner.line(self.before));
+                let before = Some(partner.format(self.before));
                 changes.push(ConstantChange { before, after: line, name, content });
             }
         }
@@ -149,14 +147,60 @@ impl Matching<'_, '_> {
             let partner = self.value_after(constant.value);
             if !partner.is_some_and(|value| kept.contains(&value)) {
                 changes.push(ConstantChange {
-                    before: Some(constant.line(self.before)),
+                    before: Some(constant.format(self.before)),
                     after: None,
-                    name: self.before.shown(constant.value),
+                    name: self.before.show(constant.value),
                     content: TensorChange::None,
                 });
             }
         }
         changes
+    }
+
+    /// Compares two stored tensors: type and shape, then values.
+    pub(super) fn compare_tensors(
+        &self,
+        old: Tensors<'_>,
+        new: Tensors<'_>,
+        options: DiffOptions,
+    ) -> TensorChange {
+        let (before, after) = (self.before, self.after);
+        let is_same_kind = match (old, new) {
+            (Tensors::Dense(_), Tensors::Dense(_)) => true,
+            (Tensors::Sparse(old), Tensors::Sparse(new)) => old.dims == new.dims,
+            _ => false,
+        };
+        if !is_same_kind {
+            return TensorChange::Type;
+        }
+        let mut found = TensorChange::None;
+        for (old, new) in old.list().into_iter().zip(new.list()) {
+            let (Some(old), Some(new)) = (old, new) else {
+                if old.is_some() != new.is_some() {
+                    return TensorChange::Type;
+                }
+                continue;
+            };
+            if (old.data_type, &old.dims) != (new.data_type, &new.dims) {
+                return TensorChange::Type;
+            }
+            if !options.values {
+                continue;
+            }
+            let change = match (
+                before.model.tensor(old, before.data),
+                after.model.tensor(new, after.data),
+            ) {
+                (Ok(old), Ok(new)) => {
+                    measure(&old, &new).map_or(TensorChange::None, TensorChange::Values)
+                }
+                (Err(error), _) | (_, Err(error)) => TensorChange::Unknown(error.to_string()),
+            };
+            if found.is_none() {
+                found = change;
+            }
+        }
+        found
     }
 }
 
@@ -174,7 +218,7 @@ pub(super) enum Tensors<'m> {
     Sparse(&'m SparseTensorProto),
 }
 
-fn constants<'m>(side: &Side<'m>, graph: GraphId) -> Vec<Constant<'m>> {
+fn list_constants<'m>(side: &Side<'m>, graph: GraphId) -> Vec<Constant<'m>> {
     let graph = side.model.graph(graph);
     let dense = graph.initializers.iter().filter_map(|found| {
         Some(Constant { value: found.value?, tensors: Tensors::Dense(&found.tensor) })
@@ -187,7 +231,7 @@ fn constants<'m>(side: &Side<'m>, graph: GraphId) -> Vec<Constant<'m>> {
 
 impl Constant<'_> {
     /// Hashes type and shape.
-    fn kind(&self) -> u64 {
+    fn hash_kind(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         match self.tensors {
             Tensors::Dense(tensor) => (tensor.data_type, &tensor.dims).hash(&mut hasher),
@@ -199,14 +243,14 @@ impl Constant<'_> {
         hasher.finish()
     }
 
-    /// Hashes type and shape, and values if these are wanted and can be read.
-    fn key(&self, side: &Side<'_>, with_values: bool) -> u64 {
+    /// Hashes type and shape, and values if `with_values` asks for them and they can be read.
+    fn hash(&self, side: &Side<'_>, with_values: bool) -> u64 {
         if !with_values {
-            return self.kind();
+            return self.hash_kind();
         }
         let mut hasher = DefaultHasher::new();
-        self.kind().hash(&mut hasher);
-        for tensor in self.tensors.each().into_iter().flatten() {
+        self.hash_kind().hash(&mut hasher);
+        for tensor in self.tensors.list().into_iter().flatten() {
             if let Ok(tensor) = side.model.tensor(tensor, side.data) {
                 hash_elements(&tensor, &mut hasher);
             }
@@ -214,24 +258,24 @@ impl Constant<'_> {
         hasher.finish()
     }
 
-    /// Returns type, shape and name for people.
-    fn line(&self, side: &Side<'_>) -> String {
-        let name = side.shown(self.value);
+    /// Formats the type, shape and name for people.
+    fn format(&self, side: &Side<'_>) -> String {
+        let name = side.show(self.value);
         match self.tensors {
             Tensors::Dense(tensor) => {
-                format!("{} {name}", type_words(tensor.data_type, &tensor.dims))
+                format!("{} {name}", format_type(tensor.data_type, &tensor.dims))
             }
             Tensors::Sparse(tensor) => {
                 let values = tensor.values.as_ref().and_then(|values| values.data_type);
-                format!("sparse {} {name}", type_words(values, &tensor.dims))
+                format!("sparse {} {name}", format_type(values, &tensor.dims))
             }
         }
     }
 }
 
 impl<'m> Tensors<'m> {
-    /// The dense tensors in it: one, or values and indices.
-    fn each(self) -> [Option<&'m TensorProto>; 2] {
+    /// Lists the dense tensors: one, or values and indices.
+    fn list(self) -> [Option<&'m TensorProto>; 2] {
         match self {
             Tensors::Dense(tensor) => [Some(tensor), None],
             Tensors::Sparse(tensor) => [tensor.values.as_ref(), tensor.indices.as_ref()],
@@ -239,8 +283,8 @@ impl<'m> Tensors<'m> {
     }
 }
 
-/// Returns element type and shape for people.
-fn type_words(data_type: Option<i32>, dims: &[i64]) -> String {
+/// Formats the element type and shape for people.
+fn format_type(data_type: Option<i32>, dims: &[i64]) -> String {
     let number = data_type.unwrap_or(0);
     let ty = DataType::from_number(number).map_or(format!("?{number}"), |ty| ty.name().to_string());
     if dims.is_empty() {
@@ -250,50 +294,8 @@ fn type_words(data_type: Option<i32>, dims: &[i64]) -> String {
     format!("{ty}[{}]", dims.join(", "))
 }
 
-/// Compares two stored tensors: type and shape, then values.
-pub(super) fn tensor_change(
-    (before, old): (&Side<'_>, Tensors<'_>),
-    (after, new): (&Side<'_>, Tensors<'_>),
-    options: DiffOptions,
-) -> TensorChange {
-    let is_same_kind = match (old, new) {
-        (Tensors::Dense(_), Tensors::Dense(_)) => true,
-        (Tensors::Sparse(old), Tensors::Sparse(new)) => old.dims == new.dims,
-        _ => false,
-    };
-    if !is_same_kind {
-        return TensorChange::Type;
-    }
-    let mut found = TensorChange::None;
-    for (old, new) in old.each().into_iter().zip(new.each()) {
-        let (Some(old), Some(new)) = (old, new) else {
-            if old.is_some() != new.is_some() {
-                return TensorChange::Type;
-            }
-            continue;
-        };
-        if (old.data_type, &old.dims) != (new.data_type, &new.dims) {
-            return TensorChange::Type;
-        }
-        if !options.values {
-            continue;
-        }
-        let change =
-            match (before.model.tensor(old, before.data), after.model.tensor(new, after.data)) {
-                (Ok(old), Ok(new)) => {
-                    spread(&old, &new).map_or(TensorChange::None, TensorChange::Values)
-                }
-                (Err(error), _) | (_, Err(error)) => TensorChange::Unknown(error.to_string()),
-            };
-        if found.is_none() {
-            found = change;
-        }
-    }
-    found
-}
-
-/// Gives pages of a mapped file back once they are compared, so that models larger than memory can
-/// be.
+/// Gives the pages of a mapped file back after a comparison, so that memory need not hold all of
+/// them.
 fn give_back(tensor: &Tensor) {
     if let Some(buffer) = tensor.buffer() {
         buffer.give_back_pages();
@@ -317,8 +319,8 @@ fn hash_elements(tensor: &Tensor, hasher: &mut DefaultHasher) {
     }
 }
 
-/// Measures how far two tensors of one type and shape are apart; `None` if their bits are equal.
-fn spread(before: &Tensor, after: &Tensor) -> Option<Spread> {
+/// Measures the distance between two tensors of one type and shape; `None` if their bits are equal.
+fn measure(before: &Tensor, after: &Tensor) -> Option<Spread> {
     let total = before.len();
     let mut spread = Spread { total, ..Spread::default() };
     let mut differs = false;

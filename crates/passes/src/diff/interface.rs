@@ -1,7 +1,7 @@
-//! Differences between the inputs and outputs of two graphs, and what they mean for callers.
+//! Differences between the inputs and outputs of two graphs, and their meaning for callers.
 //!
 //! A caller of the first model can call the second one if that accepts every value that the first
-//! accepted, and gives only values that the first could give. A type covers another one if it
+//! accepted, and returns only values that the first could give. A type covers another one if it
 //! allows all values of it: unknown sizes cover all sizes, and a name covers any size as long as it
 //! stands for the same one wherever it occurs.
 
@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
-    Dim, GraphId, Model, Shape, ShapeProto, Symbol, TensorType, Type, TypeKind, TypeProto,
-    ValueInfo,
+    Dim, Model, Shape, ShapeProto, Symbol, TensorType, Type, TypeKind, TypeProto, ValueInfo,
 };
 use sardonyx_text::value_excerpt;
 
+use super::GraphPair;
 use super::matching::Matching;
 use super::side::Side;
 use super::versions::Impact;
@@ -60,10 +60,10 @@ impl PortKind {
 type Names = HashMap<Dim, Dim>;
 
 impl Matching<'_, '_> {
-    /// Compares inputs and outputs: by name those of the main graph, else by position.
-    pub(super) fn ports(&self, (before, after): (GraphId, GraphId)) -> Vec<PortChange> {
+    /// Compares the inputs and outputs: by name those of the main graph, else by position.
+    pub(super) fn compare_ports(&self, graphs: GraphPair) -> Vec<PortChange> {
         let (old, new) = (self.before, self.after);
-        let (before, after) = (old.model.graph(before), new.model.graph(after));
+        let (before, after) = (old.model.graph(graphs.before), new.model.graph(graphs.after));
         let by_name = new.model.main.is_some_and(|main| std::ptr::eq(new.model.graph(main), after));
         let defaults: HashSet<usize> = {
             let dense = after.initializers.iter().map(|found| found.value);
@@ -83,7 +83,7 @@ impl Matching<'_, '_> {
             };
             let partners: HashMap<usize, usize> =
                 pairs.iter().map(|(before, after)| (*after, *before)).collect();
-            let moved = moved(&pairs);
+            let moved = find_moved(&pairs);
             for (index, info) in after.iter().enumerate() {
                 let port = Port { kind, before: None, after: Some((new, info)) };
                 let Some(partner) = partners.get(&index) else {
@@ -138,7 +138,7 @@ fn pair_by_name(
 }
 
 /// Finds elements of the second list whose partners are not in ascending order with the others.
-fn moved(pairs: &[(usize, usize)]) -> HashSet<usize> {
+fn find_moved(pairs: &[(usize, usize)]) -> HashSet<usize> {
     let mut sorted: Vec<usize> = pairs.iter().map(|(before, _)| *before).collect();
     sorted.sort_unstable();
     let wrong = pairs.iter().zip(sorted).filter(|((before, _), sorted)| before != sorted);
@@ -158,12 +158,12 @@ struct Port<'s, 'm> {
     after: Option<(&'s Side<'m>, &'s ValueInfo)>,
 }
 
-/// Names of sizes and what they stand for in the other model, over all inputs and outputs.
+/// Sizes for which the names of the other model stand, over all inputs and outputs.
 #[derive(Default)]
 struct Sizes {
-    /// Of the second model, in the first one.
+    /// Sizes of the first model, by names of the second one.
     in_before: Names,
-    /// Of the first model, in the second one.
+    /// Sizes of the second model, by names of the first one.
     in_after: Names,
 }
 
@@ -186,7 +186,7 @@ impl Port<'_, '_> {
         }
     }
 
-    /// Compares the types that both graphs declare, and what they mean.
+    /// Compares the types that both graphs declare, and their meanings.
     fn compare(&self, sizes: &mut Sizes) -> Option<(Impact, &'static str)> {
         let ((old, before), (new, after)) = (self.before?, self.after?);
         let types = (old.type_bytes(before.ty.as_ref()), new.type_bytes(after.ty.as_ref()));
@@ -194,7 +194,7 @@ impl Port<'_, '_> {
             info.ty.as_ref().map(|ty| model.type_of(ty)).unwrap_or_default()
         };
         let read = (type_of(old.model, before), type_of(new.model, after));
-        // Also of equal types, so that all names are known.
+        // Equal types too, so that all names are known.
         let in_after = covers(read.0.as_ref(), read.1.as_ref(), &mut sizes.in_after);
         let in_before = covers(read.1.as_ref(), read.0.as_ref(), &mut sizes.in_before);
         let documentation = |side: &Side<'_>, info: &ValueInfo| {
@@ -209,7 +209,7 @@ impl Port<'_, '_> {
             return (!is_same).then_some((Impact::None, "other documentation, metadata or name"));
         }
         let meanings = |side: &Side<'_>, info: &ValueInfo| -> Vec<Option<usize>> {
-            info.ty.as_ref().map(|ty| denotations(side, ty)).unwrap_or_default()
+            info.ty.as_ref().map(|ty| list_denotations(side, ty)).unwrap_or_default()
         };
         let meanings = (meanings(old, before), meanings(new, after));
         let mut both = meanings.0.iter().zip(&meanings.1);
@@ -231,8 +231,8 @@ impl Port<'_, '_> {
     }
 }
 
-/// Returns the denotations of a type and its axes.
-fn denotations(side: &Side<'_>, ty: &TypeProto) -> Vec<Option<usize>> {
+/// Lists the denotations of a type and its axes.
+fn list_denotations(side: &Side<'_>, ty: &TypeProto) -> Vec<Option<usize>> {
     let number = |symbol: Option<Symbol>| side.number(symbol);
     let shape = |shape: Option<&ShapeProto>| -> Vec<Option<usize>> {
         let dims = shape.into_iter().flat_map(|shape| &shape.dims);
@@ -274,7 +274,7 @@ fn covers_shape(wide: &Shape, narrow: &Shape, names: &mut Names) -> bool {
     if wide.len() != narrow.len() {
         return false;
     }
-    // All are looked at, so that all names are known.
+    // Looks at all sizes, so that all names are known.
     let covered: Vec<bool> = wide
         .iter()
         .zip(narrow)

@@ -4,7 +4,7 @@
 //!
 //! 1. equal lines: callee, attributes, and the names of all inputs and outputs;
 //! 2. by a value that both make, if they call the same operator;
-//! 3. by what they compute: the same callee and attributes, and inputs that are matched. Then by
+//! 3. by their computation: the same callee and attributes, and inputs that are matched. Then by
 //!    their readers, and by the values that they read, if they call the same operator;
 //! 4. by a value that both make, whatever they call;
 //! 5. by order, between neighbours that are matched.
@@ -21,9 +21,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, Id, Model, NodeId, Producer, ValueId};
 
+use super::GraphPair;
 use super::side::{Callee, Side};
 
-/// Readers of a value among which a node is looked for.
+/// The most readers of a value that a search for a node looks at.
 const READERS: usize = 16;
 
 /// Repetitions of the stage that follows values through a graph.
@@ -33,13 +34,13 @@ const ROUNDS: usize = 4;
 pub(super) struct Matching<'s, 'm> {
     pub(super) before: &'s Side<'m>,
     pub(super) after: &'s Side<'m>,
-    /// By node of the first model.
+    /// The partner of each node of the first model.
     node_after: Vec<Option<NodeId>>,
-    /// By node of the second model.
+    /// The partner of each node of the second model.
     node_before: Vec<Option<NodeId>>,
-    /// By value of the first model.
+    /// The partner of each value of the first model.
     value_after: Vec<Option<ValueId>>,
-    /// By value of the second model.
+    /// The partner of each value of the second model.
     value_before: Vec<Option<ValueId>>,
     signatures: [Vec<u64>; 2],
     /// Constants of the second model that are paired by type and shape alone.
@@ -50,7 +51,7 @@ impl<'s, 'm> Matching<'s, 'm> {
     pub(super) fn new(before: &'s Side<'m>, after: &'s Side<'m>) -> Self {
         let signatures = [before, after].map(|side| {
             let nodes = (0..side.model.node_count()).map(NodeId::new);
-            nodes.map(|node| side.signature(node)).collect()
+            nodes.map(|node| side.hash_node(node)).collect()
         });
         let mut matching = Matching {
             before,
@@ -66,7 +67,7 @@ impl<'s, 'm> Matching<'s, 'm> {
         matching
     }
 
-    /// Pairs names that nothing defines.
+    /// Pairs the names that nothing defines.
     fn pair_undefined(&mut self) {
         let undefined = |side: &Side<'_>| -> Vec<ValueId> {
             let values = side.model.values();
@@ -106,7 +107,8 @@ impl<'s, 'm> Matching<'s, 'm> {
         self.value_after[value.index()]
     }
 
-    /// Matches constants that only type and shape have in common, unless one of them has a partner.
+    /// Matches two constants that have only type and shape in common, unless one of them has a
+    /// partner.
     pub(super) fn pair_loosely(&mut self, before: ValueId, after: ValueId) {
         if self.value_before(after).is_none() {
             self.pair_values(before, after);
@@ -124,7 +126,7 @@ impl<'s, 'm> Matching<'s, 'm> {
         self.signatures[0][before.index()] == self.signatures[1][after.index()]
     }
 
-    /// Pairs two values unless one of them has a partner.
+    /// Makes two values partners unless one of them has a partner.
     pub(super) fn pair_values(&mut self, before: ValueId, after: ValueId) {
         let (there, here) =
             (&mut self.value_after[before.index()], &mut self.value_before[after.index()]);
@@ -133,7 +135,7 @@ impl<'s, 'm> Matching<'s, 'm> {
         }
     }
 
-    /// Pairs values of the same name; where several have it, in their order.
+    /// Pairs the values of the same name; where several have it, in their order.
     pub(super) fn pair_names(
         &mut self,
         before: impl Iterator<Item = ValueId>,
@@ -153,7 +155,7 @@ impl<'s, 'm> Matching<'s, 'm> {
         }
     }
 
-    /// Pairs two nodes and their outputs.
+    /// Makes two nodes partners, and their outputs.
     fn pair(&mut self, before: NodeId, after: NodeId) {
         self.node_after[before.index()] = Some(after);
         self.node_before[after.index()] = Some(before);
@@ -167,32 +169,32 @@ impl<'s, 'm> Matching<'s, 'm> {
     }
 
     /// Matches the nodes of two graphs whose inputs and constants are paired.
-    pub(super) fn match_nodes(&mut self, before: GraphId, after: GraphId) {
+    pub(super) fn match_nodes(&mut self, graphs: GraphPair) {
         let mut nodes = Nodes {
-            before: self.before.model.graph(before).nodes.clone(),
-            after: self.after.model.graph(after).nodes.clone(),
+            before: self.before.model.graph(graphs.before).nodes.clone(),
+            after: self.after.model.graph(graphs.after).nodes.clone(),
         };
         self.match_lines(&mut nodes);
-        let equal = self.after.model.graph(after).nodes.len() - nodes.after.len();
-        let named = self.named_pairs(&nodes, true).len();
+        let equal = self.after.model.graph(graphs.after).nodes.len() - nodes.after.len();
+        let named = self.find_by_name(&nodes, true).len();
         if named <= equal {
             self.match_names(&mut nodes, true);
-            self.follow_values(&mut nodes, (before, after));
+            self.follow_values(&mut nodes, graphs);
         } else {
-            self.follow_values(&mut nodes, (before, after));
+            self.follow_values(&mut nodes, graphs);
             self.match_names(&mut nodes, true);
         }
         self.match_names(&mut nodes, false);
-        self.match_order(&nodes, (before, after));
+        self.match_order(&nodes, graphs);
     }
 
     fn match_lines(&mut self, nodes: &mut Nodes) {
         let mut lines: HashMap<u64, VecDeque<NodeId>> = HashMap::new();
         for node in &nodes.before {
-            lines.entry(self.line(0, *node)).or_default().push_back(*node);
+            lines.entry(self.hash_line(0, *node)).or_default().push_back(*node);
         }
         for node in std::mem::take(&mut nodes.after) {
-            let line = self.line(1, node);
+            let line = self.hash_line(1, node);
             match lines.get_mut(&line).and_then(VecDeque::pop_front) {
                 Some(before) => self.pair(before, node),
                 None => nodes.after.push(node),
@@ -201,8 +203,8 @@ impl<'s, 'm> Matching<'s, 'm> {
         nodes.before.retain(|node| self.node_after(*node).is_none());
     }
 
-    /// Hashes a node with the names of what it reads and makes.
-    fn line(&self, side: usize, node: NodeId) -> u64 {
+    /// Hashes a node with the names of its inputs and outputs.
+    fn hash_line(&self, side: usize, node: NodeId) -> u64 {
         let names = if side == 0 { self.before } else { self.after };
         let mut hasher = DefaultHasher::new();
         self.signatures[side][node.index()].hash(&mut hasher);
@@ -215,8 +217,9 @@ impl<'s, 'm> Matching<'s, 'm> {
         hasher.finish()
     }
 
-    /// Finds nodes that make a value of the same name, if wanted those with the same callee only.
-    fn named_pairs(&self, nodes: &Nodes, with_callee: bool) -> Vec<(NodeId, NodeId)> {
+    /// Finds nodes that make a value of the same name, `with_callee` only those with the same
+    /// callee.
+    fn find_by_name(&self, nodes: &Nodes, with_callee: bool) -> Vec<(NodeId, NodeId)> {
         let model = self.before.model;
         let made = nodes.before.iter().flat_map(|node| {
             let outputs = model.outputs(*node).iter().flatten();
@@ -241,7 +244,7 @@ impl<'s, 'm> Matching<'s, 'm> {
     }
 
     fn match_names(&mut self, nodes: &mut Nodes, with_callee: bool) {
-        for (before, after) in self.named_pairs(nodes, with_callee) {
+        for (before, after) in self.find_by_name(nodes, with_callee) {
             if self.node_after(before).is_none() {
                 self.pair(before, after);
             }
@@ -254,13 +257,13 @@ impl<'s, 'm> Matching<'s, 'm> {
         nodes.after.retain(|node| self.node_before(*node).is_none());
     }
 
-    /// Follows values forwards and backwards until nothing is found any more.
-    fn follow_values(&mut self, nodes: &mut Nodes, graphs: (GraphId, GraphId)) {
+    /// Follows values forwards and backwards until a round finds nothing.
+    fn follow_values(&mut self, nodes: &mut Nodes, graphs: GraphPair) {
         for _ in 0..ROUNDS {
             let left = nodes.after.len();
             self.match_computed(nodes);
             self.match_makers(nodes, graphs);
-            self.match_readers(nodes, graphs.0);
+            self.match_readers(nodes, graphs.before);
             if nodes.after.len() == left || nodes.before.is_empty() {
                 break;
             }
@@ -272,7 +275,7 @@ impl<'s, 'm> Matching<'s, 'm> {
         let mut computed: HashMap<u64, VecDeque<NodeId>> = HashMap::new();
         for node in &nodes.before {
             let inputs = self.before.model.inputs(*node);
-            let key = self.computed(self.signatures[0][node.index()], inputs);
+            let key = self.hash_computation(self.signatures[0][node.index()], inputs);
             computed.entry(key).or_default().push_back(*node);
         }
         for node in std::mem::take(&mut nodes.after) {
@@ -285,8 +288,9 @@ impl<'s, 'm> Matching<'s, 'm> {
                     Some(value) => self.value_before(value).map(Some),
                 })
                 .collect();
-            let key = inputs
-                .map(|inputs| self.computed(self.signatures[1][node.index()], inputs.into_iter()));
+            let key = inputs.map(|inputs| {
+                self.hash_computation(self.signatures[1][node.index()], inputs.into_iter())
+            });
             let found = key.and_then(|key| computed.get_mut(&key)).and_then(VecDeque::pop_front);
             match found {
                 Some(before) => self.pair(before, node),
@@ -296,8 +300,12 @@ impl<'s, 'm> Matching<'s, 'm> {
         self.drop_matched(nodes);
     }
 
-    /// Hashes a signature with values of the first model that are read.
-    fn computed(&self, signature: u64, inputs: impl Iterator<Item = Option<ValueId>>) -> u64 {
+    /// Hashes a signature with the values of the first model that a node reads.
+    fn hash_computation(
+        &self,
+        signature: u64,
+        inputs: impl Iterator<Item = Option<ValueId>>,
+    ) -> u64 {
         let mut hasher = DefaultHasher::new();
         signature.hash(&mut hasher);
         inputs.for_each(|value| value.map(Id::index).hash(&mut hasher));
@@ -306,15 +314,15 @@ impl<'s, 'm> Matching<'s, 'm> {
 
     /// Matches nodes with the same callee whose outputs have matched readers or are the same output
     /// of the graph, from the outputs on.
-    fn match_makers(&mut self, nodes: &mut Nodes, graphs: (GraphId, GraphId)) {
+    fn match_makers(&mut self, nodes: &mut Nodes, graphs: GraphPair) {
         let mut outputs: HashMap<ValueId, ValueId> = HashMap::new();
-        for (before, after) in self.graph_outputs(graphs) {
+        for (before, after) in self.pair_outputs(graphs) {
             outputs.entry(after).or_insert(before);
         }
         for node in nodes.after.iter().rev() {
-            let Some(before) = self.maker_before(*node, &outputs) else { continue };
+            let Some(before) = self.find_maker_before(*node, &outputs) else { continue };
             let is_free = self.node_after(before).is_none();
-            let is_here = self.before.model.node(before).graph == graphs.0;
+            let is_here = self.before.model.node(before).graph == graphs.before;
             if is_free && is_here && self.before.callee(before) == self.after.callee(*node) {
                 self.pair(before, *node);
             }
@@ -322,9 +330,12 @@ impl<'s, 'm> Matching<'s, 'm> {
         self.drop_matched(nodes);
     }
 
-    /// Returns the node of the first model that makes what the readers of a node's outputs read
-    /// there.
-    fn maker_before(&self, node: NodeId, outputs: &HashMap<ValueId, ValueId>) -> Option<NodeId> {
+    /// Finds the node of the first model whose outputs the readers of a node's outputs read there.
+    fn find_maker_before(
+        &self,
+        node: NodeId,
+        outputs: &HashMap<ValueId, ValueId>,
+    ) -> Option<NodeId> {
         let (before, after) = (self.before.model, self.after.model);
         after.outputs(node).iter().flatten().find_map(|value| {
             let read = after.uses(*value).take(READERS).find_map(|(reader, index)| {
@@ -340,15 +351,12 @@ impl<'s, 'm> Matching<'s, 'm> {
     }
 
     /// Pairs the outputs of two graphs: by name, else by position.
-    pub(super) fn graph_outputs(
-        &self,
-        (before, after): (GraphId, GraphId),
-    ) -> Vec<(ValueId, ValueId)> {
+    pub(super) fn pair_outputs(&self, graphs: GraphPair) -> Vec<(ValueId, ValueId)> {
         let outputs = |model: &Model, graph: GraphId| -> Vec<Option<ValueId>> {
             model.graph(graph).outputs.iter().map(|info| info.value).collect()
         };
         let (before, after) =
-            (outputs(self.before.model, before), outputs(self.after.model, after));
+            (outputs(self.before.model, graphs.before), outputs(self.after.model, graphs.after));
         let named: HashMap<usize, ValueId> =
             before.iter().flatten().filter_map(|v| Some((self.before.name(*v)?, *v))).collect();
         let known: HashSet<usize> =
@@ -387,14 +395,14 @@ impl<'s, 'm> Matching<'s, 'm> {
     }
 
     /// Matches nodes with the same callee in the same order between matched neighbours.
-    fn match_order(&mut self, nodes: &Nodes, graphs: (GraphId, GraphId)) {
+    fn match_order(&mut self, nodes: &Nodes, graphs: GraphPair) {
         if nodes.before.is_empty() || nodes.after.is_empty() {
             return;
         }
         // A gap is named by the matched node of the first model in front of it.
         let mut gaps: HashMap<(Option<NodeId>, Callee), VecDeque<NodeId>> = HashMap::new();
         let mut last = None;
-        for node in &self.before.model.graph(graphs.0).nodes {
+        for node in &self.before.model.graph(graphs.before).nodes {
             match self.node_after(*node) {
                 Some(_) => last = Some(*node),
                 None => {
@@ -404,7 +412,7 @@ impl<'s, 'm> Matching<'s, 'm> {
             }
         }
         let mut last = None;
-        for node in &self.after.model.graph(graphs.1).nodes {
+        for node in &self.after.model.graph(graphs.after).nodes {
             match self.node_before(*node) {
                 Some(before) => last = Some(before),
                 None => {

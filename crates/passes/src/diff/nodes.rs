@@ -1,12 +1,12 @@
 //! Differences between matched nodes, and nodes without a partner.
 
-use sardonyx_model::{Attribute, AttributeValue, GraphId, Id, Model, ModelPart, NodeId, ValueId};
+use sardonyx_model::{Attribute, AttributeValue, Id, Model, ModelPart, NodeId, ValueId};
 use sardonyx_text::{NodeMark, attribute_excerpt, node_excerpt};
 
-use super::constants::{TensorChange, Tensors, tensor_change};
+use super::constants::{TensorChange, Tensors};
 use super::matching::Matching;
 use super::side::Side;
-use super::{DiffOptions, FieldChange, Fields};
+use super::{DiffOptions, FieldChange, Fields, GraphPair};
 use crate::finding::place_of_node;
 
 /// A node that only one of the graphs has, or that differs.
@@ -69,9 +69,9 @@ impl NodeChangeKind {
 pub enum NodeDetail {
     /// They call other operators or functions, with the domain unless that is `ai.onnx`.
     Callee {
-        /// Of the first node.
+        /// Callee of the first node.
         before: String,
-        /// Of the second node.
+        /// Callee of the second node.
         after: String,
     },
     /// An attribute differs.
@@ -108,7 +108,7 @@ pub enum NodeDetail {
 }
 
 impl NodeDetail {
-    /// Returns the kind of change that the difference alone would be.
+    /// Returns the kind of a change with this difference alone.
     fn kind(&self) -> NodeChangeKind {
         match self {
             NodeDetail::Callee { .. } | NodeDetail::Attribute { .. } | NodeDetail::Input { .. } => {
@@ -125,44 +125,43 @@ impl NodeDetail {
 /// The field that holds the name of a node.
 const NAME: &str = "name";
 
-/// Pairs of graphs in attributes of matched nodes.
-type GraphPairs = Vec<(GraphId, GraphId)>;
-
 impl Matching<'_, '_> {
-    /// Compares the nodes of two graphs. Returns pairs of graphs in attributes as well.
-    pub(super) fn node_changes(
+    /// Compares the nodes of two graphs. Returns the pairs of graphs in attributes as well.
+    pub(super) fn compare_nodes(
         &self,
-        (before, after): (GraphId, GraphId),
+        graphs: GraphPair,
         options: DiffOptions,
-    ) -> (Vec<NodeChange>, GraphPairs) {
-        let (mut changes, mut graphs) = (Vec::new(), Vec::new());
-        for node in &self.after.model.graph(after).nodes {
+    ) -> (Vec<NodeChange>, Vec<GraphPair>) {
+        let (mut changes, mut inner) = (Vec::new(), Vec::new());
+        for node in &self.after.model.graph(graphs.after).nodes {
             match self.node_before(*node) {
                 Some(partner) => {
-                    changes.extend(self.node_change(partner, *node, options, &mut graphs));
+                    changes.extend(self.compare_node(partner, *node, options, &mut inner));
                 }
-                None => changes.push(alone(self.after.model, *node, NodeChangeKind::Added)),
+                None => changes.push(describe_node(self.after.model, *node, NodeChangeKind::Added)),
             }
         }
-        let old = self.before.model.graph(before).nodes.iter();
+        let old = self.before.model.graph(graphs.before).nodes.iter();
         let gone = old.filter(|node| self.node_after(**node).is_none());
-        changes.extend(gone.map(|node| alone(self.before.model, *node, NodeChangeKind::Removed)));
-        (changes, graphs)
+        changes.extend(
+            gone.map(|node| describe_node(self.before.model, *node, NodeChangeKind::Removed)),
+        );
+        (changes, inner)
     }
 
-    fn node_change(
+    fn compare_node(
         &self,
         before: NodeId,
         after: NodeId,
         options: DiffOptions,
-        graphs: &mut GraphPairs,
+        graphs: &mut Vec<GraphPair>,
     ) -> Option<NodeChange> {
         let (old, new) = (self.before, self.after);
         let mut details = Vec::new();
         if old.callee(before) != new.callee(after) {
             details.push(NodeDetail::Callee {
-                before: callee_words(old.model, before),
-                after: callee_words(new.model, after),
+                before: format_callee(old.model, before),
+                after: format_callee(new.model, after),
             });
         }
         self.compare_attributes(before, after, options, &mut details, graphs);
@@ -181,7 +180,7 @@ impl Matching<'_, '_> {
             }
             fields
         };
-        let changes = fields(old, before).changes(fields(new, after));
+        let changes = fields(old, before).compare(fields(new, after));
         details.extend(changes.into_iter().map(NodeDetail::Field));
         let kind = details.iter().map(NodeDetail::kind).min()?;
         Some(NodeChange {
@@ -195,7 +194,7 @@ impl Matching<'_, '_> {
 
     fn compare_operands(&self, before: NodeId, after: NodeId, details: &mut Vec<NodeDetail>) {
         let (old, new) = (self.before, self.after);
-        let name = |side: &Side<'_>, value: Option<ValueId>| value.map(|value| side.shown(value));
+        let name = |side: &Side<'_>, value: Option<ValueId>| value.map(|value| side.show(value));
         let mut inputs = (old.model.inputs(before), new.model.inputs(after));
         for index in 0..inputs.0.len().max(inputs.1.len()) {
             let (before, after) = (inputs.0.next().flatten(), inputs.1.next().flatten());
@@ -223,7 +222,7 @@ impl Matching<'_, '_> {
         after: NodeId,
         options: DiffOptions,
         details: &mut Vec<NodeDetail>,
-        graphs: &mut GraphPairs,
+        graphs: &mut Vec<GraphPair>,
     ) {
         let (old, new) = (self.before, self.after);
         let attributes = |side: &Side<'_>, node: NodeId| -> Vec<(Option<usize>, usize)> {
@@ -280,7 +279,7 @@ impl Matching<'_, '_> {
         before: &Attribute,
         after: &Attribute,
         options: DiffOptions,
-        graphs: &mut GraphPairs,
+        graphs: &mut Vec<GraphPair>,
     ) -> (bool, TensorChange) {
         let (old, new) = (self.before, self.after);
         let is_alike = old.number(before.ref_attr_name()) == new.number(after.ref_attr_name())
@@ -290,7 +289,7 @@ impl Matching<'_, '_> {
         }
         let mut content = TensorChange::None;
         let mut tensors = |before: Tensors<'_>, after: Tensors<'_>| {
-            let change = tensor_change((old, before), (new, after), options);
+            let change = self.compare_tensors(before, after, options);
             if content.is_none() {
                 content = change;
             }
@@ -298,12 +297,15 @@ impl Matching<'_, '_> {
         for (before, after) in before.values.iter().zip(&after.values) {
             match (before, after) {
                 (AttributeValue::Graph(before), AttributeValue::Graph(after)) => {
-                    graphs.push((*before, *after));
+                    graphs.push(GraphPair { before: *before, after: *after });
                 }
                 (AttributeValue::Graphs(before), AttributeValue::Graphs(after))
                     if before.len() == after.len() =>
                 {
-                    graphs.extend(before.iter().copied().zip(after.iter().copied()));
+                    let pairs = before.iter().zip(after);
+                    graphs.extend(
+                        pairs.map(|(before, after)| GraphPair { before: *before, after: *after }),
+                    );
                 }
                 (AttributeValue::Tensor(before), AttributeValue::Tensor(after)) => {
                     tensors(Tensors::Dense(before), Tensors::Dense(after));
@@ -342,7 +344,8 @@ fn value_bytes(model: &Model, value: &AttributeValue) -> Vec<u8> {
     model.part_to_bytes(ModelPart::Attribute(&attribute))
 }
 
-fn alone(model: &Model, node: NodeId, kind: NodeChangeKind) -> NodeChange {
+/// Describes a node that only one of the graphs has.
+fn describe_node(model: &Model, node: NodeId, kind: NodeChangeKind) -> NodeChange {
     let line = Some(node_excerpt(model, node, NodeMark::Whole).line);
     let is_added = kind == NodeChangeKind::Added;
     NodeChange {
@@ -354,7 +357,7 @@ fn alone(model: &Model, node: NodeId, kind: NodeChangeKind) -> NodeChange {
     }
 }
 
-fn callee_words(model: &Model, node: NodeId) -> String {
+fn format_callee(model: &Model, node: NodeId) -> String {
     let text = |symbol| sardonyx_proto::shown(model.maybe_text(symbol).unwrap_or_default());
     let domain = model.domain_of(node);
     let found = model.node(node);

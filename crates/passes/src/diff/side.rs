@@ -8,13 +8,14 @@ use sardonyx_model::{
     Span, Symbol, TensorProto, TypeProto, ValueId,
 };
 
+use super::ModelWithData;
 use crate::payload;
 
-/// Elements up to which the values of a tensor count when nodes are matched. Larger ones are
+/// The most elements of a tensor whose values count when nodes are matched. Larger tensors are
 /// weights, which differ between versions of a model that is otherwise the same.
 const SMALL: u64 = 64;
 
-/// A model and what is needed to compare it with the other one.
+/// A model with numbers for its texts, to compare it with the other one.
 pub(super) struct Side<'m> {
     pub(super) model: &'m Model,
     pub(super) data: &'m dyn ExternalData,
@@ -36,20 +37,18 @@ pub(super) struct Callee {
 
 impl<'m> Side<'m> {
     /// Numbers the texts of both models.
-    pub(super) fn pair(
-        before: (&'m Model, &'m dyn ExternalData),
-        after: (&'m Model, &'m dyn ExternalData),
-    ) -> [Side<'m>; 2] {
-        let count = after.0.symbol_count();
-        let texts = before.0.all_texts().enumerate();
-        let numbers = texts.map(|(index, text)| match after.0.symbol(text) {
+    pub(super) fn pair(before: ModelWithData<'m>, after: ModelWithData<'m>) -> [Side<'m>; 2] {
+        let count = after.model.symbol_count();
+        let texts = before.model.all_texts().enumerate();
+        let numbers = texts.map(|(index, text)| match after.model.symbol(text) {
             Some(symbol) => symbol.index(),
             None => count + index,
         });
         [Side::new(before, numbers.collect()), Side::new(after, (0..count).collect())]
     }
 
-    fn new((model, data): (&'m Model, &'m dyn ExternalData), numbers: Vec<usize>) -> Side<'m> {
+    fn new(files: ModelWithData<'m>, numbers: Vec<usize>) -> Side<'m> {
+        let ModelWithData { model, data } = files;
         let number = |text: &[u8]| model.symbol(text).map(|symbol| numbers[symbol.index()]);
         let (empty, standard) = (number(b""), number(b"ai.onnx"));
         Side { model, data, numbers, empty, standard }
@@ -66,7 +65,7 @@ impl<'m> Side<'m> {
     }
 
     /// Returns the name of a value for people.
-    pub(super) fn shown(&self, value: ValueId) -> String {
+    pub(super) fn show(&self, value: ValueId) -> String {
         sardonyx_proto::shown(self.model.text(self.model.value(value).name))
     }
 
@@ -79,9 +78,9 @@ impl<'m> Side<'m> {
         }
     }
 
-    /// Hashes what a node does apart from its inputs: callee, attributes and which outputs it has.
-    /// Graphs in attributes and large tensors do not count.
-    pub(super) fn signature(&self, node: NodeId) -> u64 {
+    /// Hashes a node apart from its inputs: callee, attributes and the outputs that it has. Graphs
+    /// in attributes and large tensors do not count.
+    pub(super) fn hash_node(&self, node: NodeId) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.callee(node).hash(&mut hasher);
         for output in self.model.outputs(node) {

@@ -1,8 +1,8 @@
 //! Values of the main graphs of two models that should be equal when both run on the same inputs.
 //!
 //! Nodes that stand for each other in a diff may compute other values: where a normalization was
-//! folded into a convolution, the convolutions stand for each other, but the result of the second
-//! one is that of the normalization. So names count first, unless most names have moved to other
+//! folded into a convolution, the convolutions stand for each other, but the second one computes
+//! the result of the normalization. So names count first, unless most names have moved to other
 //! nodes, and values that are paired by their positions alone are unsure.
 
 use hashbrown::{HashMap, HashSet};
@@ -10,7 +10,7 @@ use sardonyx_model::{Model, NodeId, Producer, ValueId};
 
 use super::matching::Matching;
 use super::side::Side;
-use super::{ModelWithData, match_graphs};
+use super::{GraphPair, ModelWithData, match_graphs};
 
 /// Values of two models that stand for each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,23 +19,22 @@ pub struct MatchedValue {
     pub before: ValueId,
     /// Value of the second model.
     pub after: ValueId,
-    /// Whether name or computation show that the values should be equal. Otherwise only positions
-    /// do.
+    /// Whether name or computation, and not only position, show that the values should be equal.
     pub is_sure: bool,
 }
 
 /// Matches the outputs of the nodes of two main graphs, in the order of the nodes of the first
 /// model. Outputs of the graphs are matched by name, else by position.
 pub fn match_values(before: ModelWithData<'_>, after: ModelWithData<'_>) -> Vec<MatchedValue> {
-    let sides = Side::pair((before.model, before.data), (after.model, after.data));
+    let sides = Side::pair(before, after);
     let [old, new] = &sides;
-    let Some(graphs) = old.model.main.zip(new.model.main) else { return Vec::new() };
+    let Some(graphs) = GraphPair::new(old.model.main, new.model.main) else { return Vec::new() };
     let mut matching = Matching::new(old, new);
-    match_graphs(&mut matching, graphs.0, graphs.1);
+    match_graphs(&mut matching, graphs);
     let mut pairs = Pairs::default();
     let (old_nodes, new_nodes) =
-        (&old.model.graph(graphs.0).nodes, &new.model.graph(graphs.1).nodes);
-    for (before, after) in matching.graph_outputs(graphs) {
+        (&old.model.graph(graphs.before).nodes, &new.model.graph(graphs.after).nodes);
+    for (before, after) in matching.pair_outputs(graphs) {
         if is_node_output(old.model, before) && is_node_output(new.model, after) {
             pairs.add(before, after, true);
         }
@@ -129,7 +128,7 @@ fn do_names_hold(matching: &Matching<'_, '_>, old: &[NodeId], new: &[NodeId]) ->
         let Some(name) = after.model.outputs(*node).first().copied().flatten() else { continue };
         let Some(maker) = after.name(name).and_then(|name| makers.get(&name)) else { continue };
         if before.callee(*maker) != after.callee(*node) {
-            // A node that was fused into the one before it leaves its name to that, which reads
+            // A node that was fused into its predecessor leaves its name to that node, which reads
             // values from further back. Where names have moved, inputs have the same names.
             let old = name_inputs(before, *maker);
             differ += usize::from(name_inputs(after, *node).iter().any(|name| old.contains(name)));

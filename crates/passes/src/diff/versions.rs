@@ -1,5 +1,5 @@
-//! Advice on the version number of a changed model, by the standard's
-//! advice on versions of shared models.
+//! Advice on the version number of a changed model, by the standard's advice on versions of shared
+//! models.
 
 use super::{GraphDiff, ModelDiff, NodeChangeKind};
 
@@ -7,10 +7,10 @@ use super::{GraphDiff, ModelDiff, NodeChangeKind};
 /// callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Impact {
-    /// None: names inside the model, documentation and the like.
+    /// No part: names inside the model, documentation and the like.
     #[default]
     None,
-    /// The patch: the model computes something else, in another way or more exactly, with the same
+    /// The patch: the model computes other values, in another way or more exactly, with the same
     /// inputs and outputs.
     Patch,
     /// The minor version: callers of the first model can call the second one.
@@ -44,7 +44,7 @@ pub struct VersionAdvice {
     /// The lowest version that the second model should have; `None` if there is none above the
     /// first one.
     pub advised: Option<i64>,
-    /// Whether the version of the second model says so.
+    /// Whether the version of the second model is at least the advised one.
     pub is_followed: bool,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn advise(diff: &ModelDiff, before: Option<i64>, after: Option<i64>) 
         || diff.header.iter().any(|change| change.field == "ir_version");
     let inner = if inner { Impact::Patch } else { Impact::None };
     let impact = ports.max().unwrap_or_default().max(inner);
-    let advised = lowest(before, impact);
+    let advised = raise(before, impact);
     VersionAdvice {
         impact,
         before,
@@ -85,8 +85,8 @@ fn changes_results(graph: &GraphDiff) -> bool {
     nodes || constants || ports || !graph.outputs.is_empty()
 }
 
-/// Returns the lowest version that shows the impact.
-fn lowest(version: i64, impact: Impact) -> Option<i64> {
+/// Raises a version to the lowest one that shows the impact.
+fn raise(version: i64, impact: Impact) -> Option<i64> {
     if impact == Impact::None {
         return Some(version);
     }

@@ -40,8 +40,8 @@ impl<'w, 'a> FlowBack<'w, 'a> {
     pub(super) fn derive(mut self) -> Result<Vec<(ValueId, ValueId)>, Refusal> {
         match self.flow.kind {
             Kind::If => Ok(self.branches()),
-            Kind::Loop => iterations::repeated(&mut self),
-            Kind::Scan => iterations::scanned(&mut self),
+            Kind::Loop => iterations::reverse_loop(&mut self),
+            Kind::Scan => iterations::reverse_scan(&mut self),
         }
     }
 

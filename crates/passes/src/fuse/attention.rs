@@ -8,7 +8,7 @@ use sardonyx_ops::operators::{
 use sardonyx_tensor::DataType::Float;
 use sardonyx_tensor::Tensor;
 
-use super::{Match, Matcher, Rewrite, Source, give_up};
+use crate::matcher::{Match, Matcher, Rewrite, Source, give_up};
 
 /// What has been found on the way from the second product up to the operands of the first.
 struct Scores {
@@ -19,8 +19,18 @@ struct Scores {
     fused: Vec<NodeId>,
 }
 
-/// Anchored at the product with the values.
+/// Finds an attention by the product with the values.
 pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
+    find(cx, anchor, true)
+}
+
+/// Finds an attention for a file, which must be without a mask: the operator gives zeros for
+/// queries that see no key, where the nodes give NaN.
+pub(crate) fn attention_without_mask(cx: &Matcher<'_>, anchor: NodeId) -> Match {
+    find(cx, anchor, false)
+}
+
+fn find(cx: &Matcher<'_>, anchor: NodeId, is_private: bool) -> Match {
     let Some((weights, v)) = cx.pair(anchor) else { give_up!() };
     let Some(softmax) = cx.made_by(weights, &SOFTMAX) else { give_up!() };
     let Some(scores) = cx.input(softmax, 0) else { give_up!() };
@@ -54,6 +64,9 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     }
     let keys = &k_shape[rank - 1];
     if let Some(mask) = found.mask {
+        if !is_private {
+            give_up!("a mask may hide all keys, for which the operator gives other results");
+        }
         let fits = match cx.shape(mask) {
             // A shorter mask would hide the keys after it, where adding repeats a single element.
             Some(shape) => {
@@ -70,7 +83,8 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     if !product.is_some_and(|product| cx.same_shape(product, scores)) {
         give_up!("adding the mask may change the shape of the scores");
     }
-    let shared = (rank == 4).then(|| heads_before_copies(cx, transposed, v)).flatten();
+    let shared =
+        (rank == 4 && is_private).then(|| heads_before_copies(cx, transposed, v)).flatten();
     if !cx.are_inner(&found.fused, anchor) {
         give_up!("an intermediate value is also used by another node");
     }
@@ -101,11 +115,11 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
         v = rewrite.step(&UNSQUEEZE, vec![v, first()], Vec::new());
     }
     let mask = found.mask.map_or(Source::Absent, Source::Value);
-    let attributes = vec![
-        ("scale", AttrValue::Float(found.scale as f32)),
+    let mut attributes = vec![("scale", AttrValue::Float(found.scale as f32))];
+    if is_private {
         // The softmax of nothing but minus infinity is NaN, which the operator itself replaces.
-        (BLIND_IS_NAN, AttrValue::Int(1)),
-    ];
+        attributes.push((BLIND_IS_NAN, AttrValue::Int(1)));
+    }
     let y = rewrite.step(&ATTENTION, vec![q, k, v, mask], attributes);
     if rank == 3 {
         rewrite.step(&SQUEEZE, vec![y, first()], Vec::new());

@@ -7,11 +7,11 @@ use sardonyx_ops::operators::{
 };
 use sardonyx_tensor::DataType::{Double, Float};
 
-use super::{Match, Matcher, Rewrite, Source, give_up};
+use crate::matcher::{Match, Matcher, Rewrite, Source, give_up};
 
 /// `weight * (x / sqrt(mean(x^2) + epsilon))`: Zhang and Sennrich, "Root mean square layer
 /// normalization" (2019).
-pub(super) fn rms(cx: &Matcher<'_>, anchor: NodeId) -> Match {
+pub(crate) fn rms(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     // Of what is centred, with a bias to come, it is part of a larger whole.
     match scaled(cx, anchor).filter(|_| !has_bias(cx, anchor)) {
         Some(found) => normalized(cx, anchor, found, &RMS_NORMALIZATION, None),
@@ -21,7 +21,7 @@ pub(super) fn rms(cx: &Matcher<'_>, anchor: NodeId) -> Match {
 
 /// `(x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * weight + bias`: Ba, Kiros and Hinton,
 /// "Layer normalization" (2016).
-pub(super) fn layer(cx: &Matcher<'_>, anchor: NodeId) -> Match {
+pub(crate) fn layer(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     for (bias, weighted) in cx.either_way(anchor) {
         let product = cx.made_by(weighted, &MUL);
         let found = product.and_then(|product| Some((product, centred(cx, product)?)));
@@ -35,7 +35,7 @@ pub(super) fn layer(cx: &Matcher<'_>, anchor: NodeId) -> Match {
 
 /// The same without a bias. What does not fit is left to [`rms`], as that of the centred value,
 /// which says why not if it does not fit either.
-pub(super) fn layer_without_bias(cx: &Matcher<'_>, anchor: NodeId) -> Match {
+pub(crate) fn layer_without_bias(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     let Some(found) = centred(cx, anchor).filter(|_| !has_bias(cx, anchor)) else {
         return Match::No;
     };
@@ -186,7 +186,7 @@ fn mean_and_epsilon(cx: &Matcher<'_>, sum: ValueId) -> Option<(ValueId, f64, Vec
 }
 
 fn is_over_last_axis(cx: &Matcher<'_>, mean: NodeId, of: ValueId) -> bool {
-    let axes = cx.input(mean, 1).and_then(|axes| cx.ints(axes));
+    let axes = cx.list(mean, "axes", 1);
     cx.int(mean, "keepdims").unwrap_or(1) == 1
         && matches!(axes.as_deref(), Some([axis]) if cx.is_last_axis(*axis, of))
 }

@@ -1,16 +1,18 @@
 //! Rotary position embedding: Su et al., "RoFormer" (2021), in the form with halves that exporters
 //! spell out.
 
-use sardonyx_model::{NodeId, ValueId};
+use sardonyx_model::{NodeId, Producer, ValueId};
 use sardonyx_ops::OpDef;
-use sardonyx_ops::operators::{CONCAT, COS, MUL, NEG, ROTARY_EMBEDDING, SIN, SLICE, UNSQUEEZE};
+use sardonyx_ops::operators::{
+    CONCAT, COS, MUL, NEG, ROTARY_EMBEDDING, SIN, SLICE, SPLIT, UNSQUEEZE,
+};
 use sardonyx_tensor::DataType::Float;
 
-use super::{Match, Matcher, Rewrite, Source, give_up};
+use crate::matcher::{Match, Matcher, Rewrite, Source, give_up};
 
 /// `x * cos + concat(-x[half..], x[..half]) * sin`, where cosine and sine are those of angles that
 /// stand twice in a row.
-pub(super) fn rotary(cx: &Matcher<'_>, anchor: NodeId) -> Match {
+pub(crate) fn rotary(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     for (first, second) in cx.either_way(anchor) {
         let (Some(straight), Some(crossed)) = (cx.made_by(first, &MUL), cx.made_by(second, &MUL))
         else {
@@ -55,6 +57,29 @@ fn half_turn(cx: &Matcher<'_>, value: ValueId) -> Option<(ValueId, Vec<NodeId>)>
     }
     let negation = cx.made_by(negated, &NEG)?;
     let high = cx.input(negation, 0)?;
+    let (x, halving) = find_halves(cx, low, high)?;
+    let fused = [concat, negation].into_iter().chain(halving).collect();
+    Some((x, fused))
+}
+
+/// Returns the value whose halves along the last axis are `low` and `high`, with the nodes that
+/// halve it: a `Split`, or two slices.
+fn find_halves(cx: &Matcher<'_>, low: ValueId, high: ValueId) -> Option<(ValueId, Vec<NodeId>)> {
+    if let (Producer::Node(split, 0), Producer::Node(other, 1)) =
+        (cx.model.value(low).producer, cx.model.value(high).producer)
+        && split == other
+        && cx.is(split, &SPLIT)
+        && cx.model.node(split).graph == cx.graph
+        && cx.model.outputs(split).len() == 2
+    {
+        let x = cx.input(split, 0)?;
+        let half = cx.size_from_end(x, 1)?.known()? / 2;
+        let is_last = cx.is_last_axis(cx.int(split, "axis").unwrap_or(0), x);
+        let is_halved = [low, high]
+            .iter()
+            .all(|part| cx.size_from_end(*part, 1).and_then(|dim| dim.known()) == Some(half));
+        return (is_last && is_halved).then(|| (x, vec![split]));
+    }
     let (x, low_from, low_to, low_node) = slice_of_last_axis(cx, low)?;
     let (also_x, high_from, high_to, high_node) = slice_of_last_axis(cx, high)?;
     let size = cx.size_from_end(x, 1)?.known()?;
@@ -64,7 +89,7 @@ fn half_turn(cx: &Matcher<'_>, value: ValueId) -> Option<(ValueId, Vec<NodeId>)>
         && low_to == size / 2
         && high_from == size / 2
         && high_to >= size;
-    fits.then(|| (x, vec![concat, negation, low_node, high_node]))
+    fits.then(|| (x, vec![low_node, high_node]))
 }
 
 /// What is sliced, from where to where, if it is a slice of neighbours along the last axis.

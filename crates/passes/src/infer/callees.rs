@@ -62,12 +62,12 @@ impl<'a> Callee<'a> {
         callee
     }
 
-    /// The operator of a schema, as one node of it sees it.
+    /// Makes the callee of a schema's operator, as one node of it sees it.
     pub(super) fn of_schema(registry: &Registry, schema: &'a Schema, style: Style) -> Self {
         Callee::new(registry, Some(schema), schema.since, style)
     }
 
-    /// A function of the model, by its position.
+    /// Makes the callee of a function of the model, by its position.
     pub(super) fn of_function(registry: &Registry, function: usize, style: Style) -> Self {
         Callee { function: Some(function), ..Callee::new(registry, None, 1, style) }
     }
@@ -135,7 +135,7 @@ impl<'a> Callees<'a> {
         self.functions.clear();
     }
 
-    /// The callee of a node that stands in the model or in a body of a function.
+    /// Finds the callee of a node that stands in the model or in a body of a function.
     pub(super) fn find(&mut self, node: NodeId, scope: Scope) -> Callee<'a> {
         if let Some(resolved) = self.resolved
             && let Some(op) = resolved.op_id(node)
@@ -162,7 +162,7 @@ impl<'a> Callees<'a> {
         callee
     }
 
-    /// The function of the model that a node calls.
+    /// Returns the function of the model that a node calls.
     pub(super) fn function_of(&self, node: NodeId, callee: &Callee<'_>) -> Option<usize> {
         let found = self.model.node(node);
         let some = |symbol: Option<Symbol>| symbol.filter(|symbol| Some(*symbol) != self.empty);

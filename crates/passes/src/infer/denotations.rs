@@ -210,7 +210,7 @@ impl<'a> Engine<'a> {
         let mut found = Vec::new();
         for (index, ty) in outcome.types.iter().enumerate() {
             if let Some(Type::Tensor(TensorType { shape: Some(shape), .. })) = ty {
-                found.push((index, shape.iter().map(|dim| marks.of(dim)).collect()));
+                found.push((index, shape.iter().map(|dim| marks.find(dim)).collect()));
             }
         }
         found
@@ -287,8 +287,8 @@ impl Marks {
         }
     }
 
-    /// Returns the denotation of a dimension of an output, from the sizes that it is computed from.
-    fn of(&self, dim: &Dim) -> Option<Symbol> {
+    /// Finds the denotation of a dimension of an output, by the sizes that it is computed from.
+    fn find(&self, dim: &Dim) -> Option<Symbol> {
         let symbols = dim.symbols();
         let first = symbols.first()?;
         // It must be one of several sizes, like after broadcasting, not a sum or product of them.

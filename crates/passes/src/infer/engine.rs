@@ -289,7 +289,7 @@ impl<'a> Engine<'a> {
         follows_from_types && before == (self.complaints.count, self.fresh.count())
     }
 
-    /// The callee of a node, in the function that is being called.
+    /// Finds the callee of a node, in the function that is being called.
     pub(super) fn callee(&mut self, node: NodeId) -> Callee<'a> {
         let scope = self.calls.last().map(|call| call.function);
         self.callees.find(node, scope)
@@ -323,7 +323,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Applies the rule of a node, and compares the result with the signature of its operator;
-    /// `None` if there is no rule.
+    /// `None` without a rule.
     fn judge(&mut self, node: NodeId, callee: &Callee<'_>) -> Result<Option<Judged>, NoResult> {
         let model = self.model;
         let has_rule = callee.schema.is_some();

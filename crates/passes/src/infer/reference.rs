@@ -68,7 +68,7 @@ impl Engine<'_> {
 
     /// Whether the integers that decide the shapes of a node's outputs, where they are constants,
     /// can be read: are not in a data file, of a type that the operator takes, and as many as the
-    /// sizes say.
+    /// sizes ask for.
     fn demand_integers(&mut self, node: NodeId, schema: &Schema, callee: &Callee<'_>) -> bool {
         if callee.deciding.is_empty() {
             return true;

@@ -85,7 +85,7 @@ impl Style {
         self.is_algebra()
     }
 
-    /// The size that a file declares as a number. Negative sizes mean "any" as a rule; the
+    /// Reads a size that a file declares as a number. Negative sizes mean "any" as a rule; the
     /// reference implementation compares them like others.
     pub(super) fn declared_number(self, size: i64) -> Dim {
         match self {
@@ -94,7 +94,7 @@ impl Style {
         }
     }
 
-    /// The size that a file declares as a text, with `numbers` for symbols in it. The reference
+    /// Reads a size that a file declares as a text, with `numbers` for symbols in it. The reference
     /// implementation takes every text as one name.
     pub(super) fn declared_text(self, text: &str, numbers: &[(String, i64)]) -> Dim {
         match self {
@@ -117,7 +117,7 @@ impl Style {
         }
     }
 
-    /// Whether open sizes in sequences and maps get names. One name says that all tensors in it
+    /// Whether open sizes in sequences and maps get names. One name means that all tensors in it
     /// are alike, which the reference implementation does not mind.
     pub(super) fn names_sizes_of_elements(self) -> bool {
         self.is_reference()
@@ -165,7 +165,7 @@ impl Style {
         self.is_algebra()
     }
 
-    /// The type of a value that is `found` and `declared`; `None` where these contradict each
+    /// Joins the `found` and the `declared` type of a value; `None` where they contradict each
     /// other.
     pub(super) fn join(self, found: &Type, declared: &Type) -> Option<Type> {
         if self.prefers_declarations() { declared.merge(found) } else { found.merge(declared) }

@@ -59,7 +59,7 @@ pub(crate) fn specialize(
     specialize_known(model, registry, &functions, limit, changes)
 }
 
-/// Like [`specialize`], but takes the functions of the model.
+/// Specializes functions like [`specialize`], but takes the functions of the model.
 fn specialize_known(
     model: &Model,
     registry: &Registry,

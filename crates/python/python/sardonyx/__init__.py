@@ -11,9 +11,9 @@
     loss = trainer.step({"x": x, "target": target})["loss"]
 
 :func:`add_training` adds training information to a model that has none, and :func:`differentiate` adds gradients as outputs.
-:func:`shard` divides a model among several devices, :func:`extract` makes a model of a part of one, and :func:`reduce` makes a small
-example of a problem. :func:`diff` compares the structure of two models, and :func:`compare` finds the first value that differs
-between two when they run.
+:func:`shard` divides a model among several devices, :func:`extract` makes a model of a part of one, :func:`simplify` one that computes
+the same with fewer nodes, and :func:`reduce` a small example of a problem. :func:`diff` compares the structure of two models, and
+:func:`compare` finds the first value that differs between two when they run.
 
 The submodules:
 
@@ -24,6 +24,7 @@ The submodules:
 - :mod:`sardonyx.inliner`: function calls replaced by the bodies of the functions;
 - :mod:`sardonyx.utils`: parts of model files, in the form of ``onnx.utils``;
 - :mod:`sardonyx.version_converter`: models converted between versions of the operator set ``ai.onnx``;
+- :mod:`sardonyx.generation`: language models and encoders of directories: texts, vectors, labels;
 - :mod:`sardonyx.distributed`: one model on several devices, in one or several processes;
 - :mod:`sardonyx.backend`: the backend interface of the onnx package;
 - :mod:`sardonyx.ort`: the interface of ONNX Runtime;
@@ -38,6 +39,7 @@ from sardonyx import (
     checker,
     defs,
     distributed,
+    generation,
     inliner,
     ort,
     parser,
@@ -55,6 +57,7 @@ from sardonyx._profile import Profile, ProfiledStep
 from sardonyx._sharding import shard
 from sardonyx._shims.onnx_core import OnnxCore, use_as_onnx_core
 from sardonyx._shims.onnxruntime.replace import OnnxRuntime, use_as_onnxruntime
+from sardonyx._simplifying import simplify
 from sardonyx._state import State
 from sardonyx._training import add_training, differentiate
 from sardonyx._values import SparseTensor
@@ -86,6 +89,7 @@ __all__ = [
     "differentiate",
     "distributed",
     "extract",
+    "generation",
     "inliner",
     "ort",
     "parser",
@@ -93,6 +97,7 @@ __all__ = [
     "reduce",
     "shape_inference",
     "shard",
+    "simplify",
     "typing",
     "use_as_onnx_core",
     "use_as_onnxruntime",

@@ -86,7 +86,7 @@ pub(crate) fn new_error(
 }
 
 /// Sets the attributes of a `sardonyx.Error`.
-pub(super) fn set_attributes(
+pub(crate) fn set_attributes(
     py: Python<'_>,
     exception: PyErr,
     kind: ErrorKind,

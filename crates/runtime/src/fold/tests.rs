@@ -1,4 +1,4 @@
-//! Which values of which graphs are constants.
+//! Tests of which values of which graphs are constants.
 
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::NoExternalData;
@@ -11,9 +11,9 @@ use crate::custom::CustomOperators;
 use crate::expanded::{Expanded, expand};
 use crate::weights::{Packer, SharedWeights};
 
-/// The names of the values that nodes make and that are constants once a model is folded, by graph;
-/// values of functions have numbers at the end of their names.
-fn folded(text: &str) -> Vec<String> {
+/// Folds a model and lists the names of the values that became constants, by graph. Values of
+/// functions end in a number.
+fn fold_names(text: &str) -> Vec<String> {
     let text = Buffer::from_vec(text.as_bytes().to_vec());
     let model = parse_model(text, ParseOptions::default()).expect("the text is a model").model;
     let none = CustomOperators::default();
@@ -51,7 +51,7 @@ fn folded(text: &str) -> Vec<String> {
 #[test]
 fn every_graph_is_folded() {
     let nodes = "p = Mul (half, root) q = Exp (p) y = Add (x, q)";
-    let found = folded(&format!(
+    let found = fold_names(&format!(
         "<ir_version: 10, opset_import: [\"\": 17, \"local\": 1]>
         g (float[2] x, bool c, int64 n) => (float[] y, float[] in_if, float[] in_loop, float[] called)
         <float half = {{0.5}}, float root = {{1.4142135}}>
@@ -72,10 +72,10 @@ fn every_graph_is_folded() {
     assert_eq!(found, ["p q F/p F/q", "p q", "z", "p q"]);
 }
 
-/// What goes round in a loop is another value each time.
+/// Checks that a loop-carried value is not folded, as it differs in each iteration.
 #[test]
 fn what_a_loop_carries_is_no_constant() {
-    let found = folded(
+    let found = fold_names(
         "<ir_version: 10, opset_import: [\"\": 17]>
         g (bool c, int64 n) => (float[] y)
         <float one = {1}>
@@ -88,10 +88,10 @@ fn what_a_loop_carries_is_no_constant() {
     assert_eq!(found, ["", ""]);
 }
 
-/// Folding believes the schema.
+/// Checks that folding skips operators that the schema marks as random.
 #[test]
 fn random_numbers_are_not_folded() {
-    let found = folded(
+    let found = fold_names(
         "<ir_version: 10, opset_import: [\"\": 17]>
         g () => (float[] y, float[] z)
         <float[2] one = {1, 1}>

@@ -1,4 +1,4 @@
-//! Where outputs of a step go: places in the plan, or memory of their own.
+//! Memory for the outputs of a step: places in the plan, or memory of their own.
 
 use std::sync::Arc;
 
@@ -10,25 +10,30 @@ use crate::account::Account;
 use crate::error::{KernelError, fail};
 use crate::layout::Layout;
 
-/// Where a node writes.
+/// Destination of an output.
 pub(crate) enum Target<'a> {
-    /// Nobody wants the output.
+    /// Output without a reader.
     Absent,
-    /// Into planned memory: in rows, if nothing else is said.
-    Planned { data_type: DataType, dims: &'a Dims, bytes: &'a mut [u8], laid: Option<Laid<'a>> },
-    /// Into memory of its own.
+    /// Planned memory: in rows unless `laid`.
+    Planned {
+        data_type: DataType,
+        dims: &'a Dims,
+        bytes: &'a mut [u8],
+        laid: Option<OutputLayout<'a>>,
+    },
+    /// Memory of its own.
     Owned(Option<Value>),
 }
 
-/// How an output lies that is not in rows.
+/// Layout of an output that is not in rows.
 #[derive(Clone, Copy)]
-pub(crate) struct Laid<'a> {
+pub(crate) struct OutputLayout<'a> {
     pub(crate) layout: &'a Layout,
-    /// Whether it is a part of another value, to which belongs what lies between.
+    /// Whether the output is a part of another value, which owns the gaps between the elements.
     pub(crate) is_part: bool,
 }
 
-/// Where memory for outputs comes from that have no place in the plan.
+/// Source of memory for outputs without a place in the plan.
 #[derive(Clone, Copy)]
 pub(crate) struct MemorySource<'a> {
     pub(crate) recycler: Option<&'a Arc<Recycler>>,
@@ -36,14 +41,18 @@ pub(crate) struct MemorySource<'a> {
 }
 
 impl MemorySource<'_> {
-    /// Memory of its own for a tensor, counted.
+    /// Allocates and charges a tensor.
     pub(crate) fn tensor(self, data_type: DataType, dims: &[usize]) -> Result<Tensor, KernelError> {
         self.tensor_by(data_type, dims, Recycler::take)
     }
 
-    /// The same for the time of a call. Where memory is limited, no block is lent for much less
-    /// than it has.
-    pub(crate) fn brief(self, data_type: DataType, dims: &[usize]) -> Result<Tensor, KernelError> {
+    /// Allocates and charges a tensor for the time of a call. With a memory limit, a much larger
+    /// recycled block is not used.
+    pub(crate) fn scratch(
+        self,
+        data_type: DataType,
+        dims: &[usize],
+    ) -> Result<Tensor, KernelError> {
         let is_limited = self.account.is_limited();
         let take = if is_limited { Recycler::take } else { Recycler::take_briefly };
         self.tensor_by(data_type, dims, take)
@@ -56,7 +65,7 @@ impl MemorySource<'_> {
         take: fn(&Arc<Recycler>, usize) -> Result<Buffer, TensorError>,
     ) -> Result<Tensor, KernelError> {
         let bytes = data_type.storage_bytes(sardonyx_tensor::shape::elems(dims)?);
-        // Before it is taken, so that a size that only the data tells is refused at once.
+        // Charges first, so that a size known only from data is refused before it is allocated.
         self.account.charge(bytes.unwrap_or(0))?;
         Ok(match (bytes, self.recycler) {
             (Some(bytes), Some(recycler)) => {
@@ -70,15 +79,15 @@ impl MemorySource<'_> {
     }
 }
 
-/// A value as messages tell of it: a tensor with its dimensions.
-pub(crate) fn described(value: &Value) -> String {
+/// Describes a value for messages: a tensor with its dimensions, any other by its type.
+pub(crate) fn describe_value(value: &Value) -> String {
     match value {
         Value::Tensor(tensor) => format!("{}{:?}", tensor.data_type().name(), tensor.dims()),
         other => other.value_type().to_string(),
     }
 }
 
-/// Memory for the output that has the number `index`.
+/// Returns the memory of output `index`.
 pub(super) fn memory_of<'t>(
     target: Option<&'t mut Target<'_>>,
     index: usize,
@@ -97,7 +106,8 @@ pub(super) fn memory_of<'t>(
             fail!("output {index} has its channels last, which this kernel does not write");
         }
         Target::Planned { data_type: planned, dims: planned_dims, bytes, laid: None } => {
-            // Inference and kernel are written apart; where they disagree, one of them is wrong.
+            // Inference and kernels are written independently; a difference is a bug of one of
+            // them.
             if *planned != data_type || &planned_dims[..] != dims {
                 fail!(
                     "output {index} is {}{dims:?}, but {}{:?} was inferred",

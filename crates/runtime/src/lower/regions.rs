@@ -1,4 +1,4 @@
-//! Nodes with inner graphs become [regions](crate::program::Region).
+//! Lowering of nodes with inner graphs to [regions](crate::program::Region).
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, Id, Model, NodeAttributes, NodeId, ValueId, ValueInfo};
@@ -6,12 +6,12 @@ use sardonyx_ops::operators::{IF, LOOP, SCAN};
 use sardonyx_ops::{AttrValue, AttributeView, Attributes};
 use sardonyx_tensor::Bool8;
 
-use super::{Making, Scope, malformed};
+use super::{Making, Scope, refuse_node};
 use crate::error::CompileError;
 use crate::program::{Along, Op, Region, RegionKind, Slot};
 
 impl Making<'_> {
-    /// The region that a node is, if its graphs become programs.
+    /// Lowers a node to a region, if its graphs become programs.
     pub(super) fn region(
         &mut self,
         scope: &mut Scope,
@@ -25,7 +25,7 @@ impl Making<'_> {
         for name in kind.attributes() {
             let attributes = NodeAttributes::new(model, node);
             let Some(AttrValue::Graph(graph)) = attributes.attribute(name) else {
-                return Err(malformed(model, node, format!("there is no graph '{name}'")));
+                return Err(refuse_node(model, node, format!("there is no graph '{name}'")));
             };
             bodies.push(self.body(node, graph, &kind)?);
         }
@@ -43,7 +43,7 @@ impl Making<'_> {
         Ok(Some(Op::Region(Box::new(Region { kind, captures, bodies: bodies.collect() }))))
     }
 
-    /// The branch of an `If` whose condition is known: its nodes are as good as those of the graph
+    /// Returns the branch of an `If` with a known condition. Its nodes become part of the graph
     /// around it.
     pub(super) fn taken_branch(&self, node: NodeId) -> Option<GraphId> {
         let resolved = self.lowering.resolved;
@@ -60,7 +60,7 @@ impl Making<'_> {
         }
     }
 
-    /// Lets what a graph gives be the outputs of a node.
+    /// Makes the outputs of `graph` the outputs of `node`.
     pub(super) fn give_as(&mut self, scope: &mut Scope, graph: GraphId, node: NodeId) {
         let model = self.lowering.resolved.model();
         let outputs = model.outputs(node).iter().zip(&model.graph(graph).outputs);
@@ -75,7 +75,7 @@ impl Making<'_> {
         }
     }
 
-    /// A graph of a node, as the body of a region.
+    /// Lowers a graph of a node to the body of a region.
     fn body(
         &mut self,
         node: NodeId,
@@ -85,7 +85,7 @@ impl Making<'_> {
         let model = self.lowering.resolved.model();
         let inputs = &model.graph(graph).inputs;
         let wanted = kind.input_count();
-        check_inputs(model, graph, wanted).map_err(|fact| malformed(model, node, fact))?;
+        check_inputs(model, graph, wanted).map_err(|fact| refuse_node(model, node, fact))?;
         let mut body = Scope::new(&mut self.scopes);
         let inputs = inputs.iter().take(wanted).map(|info| {
             let value = info.value.filter(|value| self.is_read[value.index()])?;
@@ -100,7 +100,7 @@ impl Making<'_> {
         let (gives, wanted) = (body.program.outputs.len(), model.outputs(node).len());
         if gives != kind.kept_outputs() + wanted {
             let wanted = kind.kept_outputs() + wanted;
-            return Err(malformed(
+            return Err(refuse_node(
                 model,
                 node,
                 format!("its graph has {gives} outputs, but {wanted} are needed"),
@@ -109,7 +109,7 @@ impl Making<'_> {
         Ok(body)
     }
 
-    /// What a region of a node is; `None` for a node that is none.
+    /// Returns the kind of region of a node; `None` for a node without one.
     fn region_kind(
         &mut self,
         scope: &mut Scope,
@@ -119,7 +119,7 @@ impl Making<'_> {
         let model = resolved.model();
         let inputs: Vec<Option<ValueId>> = model.inputs(node).collect();
         let mut slot = |value: ValueId| self.slot(scope, value);
-        let missing = |index: usize| malformed(model, node, format!("input {index} is missing"));
+        let missing = |index: usize| refuse_node(model, node, format!("input {index} is missing"));
         if resolved.is(node, &IF) {
             let condition = inputs.first().copied().flatten().ok_or_else(|| missing(0))?;
             return Ok(Some(RegionKind::If { condition: slot(condition) }));
@@ -139,7 +139,7 @@ impl Making<'_> {
             return Ok(None);
         }
         let Some(schema) = resolved.schema(node) else { return Ok(None) };
-        // A node that gives the lengths of sequences stays in the form that can say so.
+        // A `Scan` with sequence lengths keeps its version, as newer ones lack that input.
         let has_lengths = schema.since < 9;
         let mut carried = all_from(usize::from(has_lengths))?;
         let lengths = inputs.first().copied().flatten().filter(|_| has_lengths).map(&mut slot);
@@ -151,7 +151,7 @@ impl Making<'_> {
         let states = count.map(|count| carried.len() - count).filter(|count| *count <= outputs);
         let Some(states) = states else {
             let fact = "num_scan_inputs does not match the inputs and outputs".to_string();
-            return Err(malformed(model, node, fact));
+            return Err(refuse_node(model, node, fact));
         };
         let along = |of: &str, count: usize| {
             let [axes, directions] =
@@ -159,7 +159,7 @@ impl Making<'_> {
             let wrong = [&axes, &directions].into_iter().flatten().any(|list| list.len() != count);
             if wrong {
                 let fact = format!("its lists of axes and directions do not have {count} {of}s");
-                return Err(malformed(model, node, fact));
+                return Err(refuse_node(model, node, fact));
             }
             let at = |list: &Option<Vec<i64>>, index: usize| list.as_ref().map_or(0, |l| l[index]);
             let along = (0..count).map(|index| Along {
@@ -177,7 +177,7 @@ impl Making<'_> {
         };
         if ways.len() != carried.len() - states {
             let fact = "its directions do not match its scan inputs".to_string();
-            return Err(malformed(model, node, fact));
+            return Err(refuse_node(model, node, fact));
         }
         let stacked = along("output", outputs - states)?;
         let scanned = carried.split_off(states).into_iter().zip(ways).collect();
@@ -185,14 +185,14 @@ impl Making<'_> {
     }
 }
 
-/// Whether a graph gives a value for each output of a node.
+/// Whether a graph has a value for each output of a node.
 fn gives_as_many(model: &Model, graph: GraphId, node: NodeId) -> bool {
     let outputs = &model.graph(graph).outputs;
     outputs.len() == model.outputs(node).len() && outputs.iter().all(|info| info.value.is_some())
 }
 
-/// Compares the inputs of a graph with what its node gives it: they are matched by position. Only
-/// before version 4 of the format is there more, which are constants.
+/// Compares the inputs of a graph with the number that its node passes by position. Only before
+/// version 4 of the format may there be more, which are constants.
 fn check_inputs(model: &Model, graph: GraphId, given: usize) -> Result<(), String> {
     let graph = model.graph(graph);
     let is_constant = |info: &ValueInfo| {

@@ -1,4 +1,4 @@
-//! Images: decoding, other sizes, regions, places in them.
+//! Image operators: decoding, resizing, regions of interest, sampling.
 
 pub(crate) mod grid_sample;
 pub(crate) mod image_decoder;

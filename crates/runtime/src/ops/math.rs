@@ -1,5 +1,5 @@
-//! Arithmetic, comparison, logic and activations element by element; matrix products; what works
-//! along one axis.
+//! Pointwise arithmetic, comparison, logic and activations; matrix products; operations along one
+//! axis.
 
 pub(crate) mod binary;
 pub(crate) mod classify;
@@ -11,6 +11,7 @@ pub(crate) mod gated;
 pub(crate) mod gemm;
 pub(crate) mod linear;
 pub(crate) mod matmul;
+#[cfg(feature = "quantization")]
 pub(crate) mod matmul_integer;
 pub(crate) mod over_images;
 pub(crate) mod pointwise;
@@ -28,13 +29,13 @@ use sardonyx_tensor::shape::broadcast_dims;
 use crate::error::{KernelError, fail};
 use crate::kernel::{Call, Target};
 
-/// Makes a kernel for the Rust type that an element type has.
+/// Makes a kernel for the Rust type of an element type.
 ///
 /// `for_element!(site, elem, [f32, f64], T => Negate::<T>::new())` becomes a match with one arm per
-/// type, `DataType::Float => Ok(Box::new(Negate::<f32>::new()))` being the first; other element
+/// type, the first being `DataType::Float => Ok(Box::new(Negate::<f32>::new()))`; other element
 /// types are [unsupported](crate::kernel::Site::unsupported_type). A word instead of the list
-/// stands for a set of types as the standard has it. No function could do that: the type of the
-/// kernel differs from arm to arm.
+/// stands for a set of types of the standard. A function cannot do this, as the kernel's type
+/// differs between arms.
 macro_rules! for_element {
     ($site:expr, $elem:expr, floats, $T:ident => $kernel:expr) => {
         for_element!($site, $elem, [f32, f64, half::f16, half::bf16], $T => $kernel)
@@ -73,16 +74,16 @@ struct Pair {
 }
 
 impl Pair {
-    /// Both inputs broadcast.
-    fn of(call: &Call<'_>) -> Result<Pair, KernelError> {
+    /// Broadcasts both inputs.
+    fn new(call: &Call<'_>) -> Result<Pair, KernelError> {
         let (a, b) = (call.tensor(0)?.dims(), call.tensor(1)?.dims());
         let dims = broadcast_dims(&[a, b])?;
         Ok(Pair { a: steps(a, &dims)?, b: steps(b, &dims)?, dims })
     }
 }
 
-/// How many elements apart the neighbours of a dense operand are along each dimension of the
-/// output; 0 where it repeats.
+/// Returns the distance of neighbours of a dense operand along each dimension of the output, in
+/// elements; 0 where it is broadcast.
 pub(super) fn steps(from: &[usize], to: &[usize]) -> Result<Dims, KernelError> {
     if to.len() > MAX_RANK {
         fail!("the rank is {}; at most {MAX_RANK} is supported", to.len());
@@ -94,7 +95,7 @@ pub(super) fn steps(from: &[usize], to: &[usize]) -> Result<Dims, KernelError> {
     }
 }
 
-/// The dimensions of the first output where it has the memory of an input.
+/// Returns the dimensions of the first output, if it reuses the memory of an input.
 fn dims_in_place<'a>(call: &Call<'a>) -> Result<&'a Dims, KernelError> {
     match call.targets.first() {
         Some(Target::Planned { dims, .. }) => Ok(dims),

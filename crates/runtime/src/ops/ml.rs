@@ -1,4 +1,4 @@
-//! Operators of ai.onnx.ml.
+//! Operators of the domain ai.onnx.ml.
 
 mod attributes;
 pub(super) mod features;
@@ -14,7 +14,7 @@ mod tests {
 
     use crate::ops::testing::tensor;
 
-    /// The same numbers in each of the types that features have.
+    /// Returns a tensor in each of the types that features have.
     pub(super) fn each_type(dims: &[usize], list: &[i32]) -> [Tensor; 4] {
         let cast = |to| sardonyx_tensor::cast(&tensor(dims, list), to, Default::default()).unwrap();
         use sardonyx_tensor::DataType::{Double, Float, Int32, Int64};

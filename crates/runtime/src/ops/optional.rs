@@ -1,4 +1,4 @@
-//! Values that may be absent: made, asked for and opened.
+//! Optional, OptionalGetElement and OptionalHasElement.
 
 use sardonyx_model::Type;
 use sardonyx_ops::AttrValue;
@@ -10,7 +10,7 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Operand, Site};
 use crate::program::Op;
 
-/// `Optional`
+/// Binds `Optional`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     if site.has_input(0) {
         return Ok(Box::new(Optional { nothing: None }));
@@ -25,34 +25,34 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     }
 }
 
-/// `OptionalGetElement`
+/// Lowers `OptionalGetElement`. A tensor is passed on.
 pub(crate) fn lower_get_element(site: &Site<'_>) -> Result<Op, BindError> {
     let input = site.inputs.first().and_then(Option::as_ref);
     match input.and_then(|input| input.ty.as_deref()) {
-        // What is no optional is passed on.
+        // A tensor is passed on.
         Some(Type::Tensor(_)) => lower_identity(site),
         _ => Ok(Op::opaque(site)),
     }
 }
 
-/// `OptionalGetElement` of what may be an optional.
+/// Binds `OptionalGetElement` of a value that may be an optional.
 pub(crate) fn bind_get_element(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(GetElement))
 }
 
-/// `OptionalHasElement`
+/// Binds `OptionalHasElement`.
 pub(crate) fn bind_has_element(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(HasElement))
 }
 
 struct Optional {
-    /// The type of what is not there, if the node has no input.
+    /// Type of the empty optional, if the node has no input.
     nothing: Option<ValueType>,
 }
 
 impl Kernel for Optional {
     fn memory(&self) -> MemoryRules {
-        MemoryRules { takes: Inputs::at(&[0]), ..MemoryRules::default() }
+        MemoryRules { takes: Inputs::from_positions(&[0]), ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -72,7 +72,7 @@ struct GetElement;
 
 impl Kernel for GetElement {
     fn memory(&self) -> MemoryRules {
-        MemoryRules { takes: Inputs::at(&[0]), ..MemoryRules::default() }
+        MemoryRules { takes: Inputs::from_positions(&[0]), ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -98,13 +98,17 @@ struct HasElement;
 
 impl Kernel for HasElement {
     fn memory(&self) -> MemoryRules {
-        MemoryRules { strided: Inputs::at(&[0]), unaligned: Inputs::at(&[0]), ..Default::default() }
+        MemoryRules {
+            strided: Inputs::from_positions(&[0]),
+            unaligned: Inputs::from_positions(&[0]),
+            ..Default::default()
+        }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let has = match call.value(0) {
             Some(Value::Optional(_, held)) => held.is_some(),
-            // A value of any other type is there.
+            // A value of any other type counts as an element.
             _ => call.has_input(0),
         };
         call.output_slice::<Bool8>(0, &[])?.fill(Bool8::from(has));

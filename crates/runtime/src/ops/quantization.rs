@@ -1,4 +1,4 @@
-//! Integers and small floats in the place of floats, and computing with them.
+//! Quantized types: integers and small floats that stand for floats.
 
 pub(crate) mod conv;
 pub(crate) mod linear;
@@ -12,13 +12,12 @@ use crate::error::{KernelError, fail};
 use crate::kernel::Call;
 use crate::ops::narrow::numbers;
 
-/// Elements before, along and after an axis.
-pub(super) fn split(dims: &[usize], axis: usize) -> [usize; 3] {
+/// Returns the numbers of elements before, along and after an axis.
+pub(super) fn split_at_axis(dims: &[usize], axis: usize) -> [usize; 3] {
     [dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product()]
 }
 
-/// Which element of a tensor of `dims`, which is not empty, has which of the scales of these
-/// dimensions.
+/// Returns how scales apply to the elements of a tensor of `dims` that is not empty.
 fn spread(
     dims: &[usize],
     scales: &[usize],
@@ -29,7 +28,8 @@ fn spread(
         ([], _) | ([1], 0) => return Ok(Spread::One),
         ([_], 0) => {}
         (_, 0) => fail!(
-            "scales have shape {scales:?}, but without block_size there must be one scale, or one for each slice of an axis"
+            "scales have shape {scales:?}, but without block_size there must be one scale, or one for each slice of \
+             an axis"
         ),
         _ if scales.len() != dims.len() => fail!(
             "scales have shape {scales:?}, but scales of blocks must have the rank of the input, {}",
@@ -38,7 +38,7 @@ fn spread(
         _ => {}
     }
     let axis = normalize_axis(axis, dims.len())?;
-    let sizes = split(dims, axis);
+    let sizes = split_at_axis(dims, axis);
     if block == 0 {
         if scales[0] != dims[axis] {
             fail!("{} scales for {} slices of axis {axis}", scales[0], dims[axis]);
@@ -49,7 +49,8 @@ fn spread(
         let want = if at == axis { size.div_ceil(block) } else { *size };
         if *found != want {
             fail!(
-                "scales have shape {scales:?}, but blocks of {block} along axis {axis} of {dims:?} require {want} on axis {at}"
+                "scales have shape {scales:?}, but blocks of {block} along axis {axis} of {dims:?} require {want} on \
+                 axis {at}"
             );
         }
     }
@@ -61,7 +62,7 @@ fn is_byte(elem: DataType) -> bool {
     matches!(elem, DataType::Int8 | DataType::Uint8)
 }
 
-/// The only element of an input of integers of 8 bits, as it lies.
+/// Returns the only element of an 8-bit integer input, as its bits.
 fn one_byte(call: &Call<'_>, index: usize, elem: DataType) -> Result<u8, KernelError> {
     match bytes(call, index, elem)? {
         [one] => Ok(*one),
@@ -69,7 +70,7 @@ fn one_byte(call: &Call<'_>, index: usize, elem: DataType) -> Result<u8, KernelE
     }
 }
 
-/// The only element of an input, as a float.
+/// Returns the only element of an input as a float.
 fn one_number(call: &Call<'_>, index: usize) -> Result<f32, KernelError> {
     match &*numbers(call, index)? {
         [one] => Ok(*one),
@@ -77,7 +78,7 @@ fn one_number(call: &Call<'_>, index: usize) -> Result<f32, KernelError> {
     }
 }
 
-/// The elements of an input of integers of 8 bits, as they lie.
+/// Returns the bytes of an 8-bit integer input.
 fn bytes<'a>(call: &Call<'a>, index: usize, elem: DataType) -> Result<&'a [u8], KernelError> {
     let found = call.tensor(index)?.data_type();
     if found != elem {

@@ -1,4 +1,4 @@
-//! Random numbers: spread evenly or normally, trials, classes.
+//! Random numbers: uniform and normal distributions, Bernoulli trials, multinomial samples.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -11,27 +11,27 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 use crate::ops::math::for_element;
 
-/// `RandomUniform`
+/// Binds `RandomUniform`.
 pub(crate) fn bind_uniform(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     bind_drawn(site, uniform(site), fixed_shape(site)?)
 }
 
-/// `RandomUniformLike`
+/// Binds `RandomUniformLike`.
 pub(crate) fn bind_uniform_like(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     bind_drawn(site, uniform(site), None)
 }
 
-/// `RandomNormal`
+/// Binds `RandomNormal`.
 pub(crate) fn bind_normal(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     bind_drawn(site, normal(site), fixed_shape(site)?)
 }
 
-/// `RandomNormalLike`
+/// Binds `RandomNormalLike`.
 pub(crate) fn bind_normal_like(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     bind_drawn(site, normal(site), None)
 }
 
-/// `Bernoulli`
+/// Binds `Bernoulli`.
 pub(crate) fn bind_bernoulli(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (seed, from) = (float_seed(site)?, site.elem(0)?);
     let to = elem_attribute(site)?.unwrap_or(from);
@@ -41,7 +41,7 @@ pub(crate) fn bind_bernoulli(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErr
     )
 }
 
-/// `Multinomial`
+/// Binds `Multinomial`.
 pub(crate) fn bind_multinomial(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let seed = float_seed(site)?;
     let samples = site.need_int("sample_size")?;
@@ -58,7 +58,7 @@ pub(crate) fn bind_multinomial(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindE
     )
 }
 
-/// What numbers are spread as.
+/// Distribution of random numbers.
 #[derive(Clone, Copy)]
 enum Distribution {
     Uniform { range: f64, low: f64 },
@@ -68,7 +68,7 @@ enum Distribution {
 fn uniform(site: &Site<'_>) -> Distribution {
     let [low, high] = [("low", 0.0), ("high", 1.0)]
         .map(|(name, default)| f64::from(site.float(name).unwrap_or(default)));
-    // Of doubles, as the reference evaluator takes it.
+    // The difference is taken in double, as in the reference evaluator.
     Distribution::Uniform { range: high - low, low }
 }
 
@@ -78,7 +78,7 @@ fn normal(site: &Site<'_>) -> Distribution {
     Distribution::Normal { scale, mean }
 }
 
-/// The attribute `dtype`, if it is there.
+/// Returns the optional attribute `dtype`.
 fn elem_attribute(site: &Site<'_>) -> Result<Option<DataType>, BindError> {
     let Some(number) = site.int("dtype") else {
         return Ok(None);
@@ -112,13 +112,13 @@ fn bind_drawn(
     };
     for_element!(
         site, elem, floats,
-        T => Drawn::<T> { seed, distribution: rounded::<T>(distribution), dims, elements: PhantomData }
+        T => Drawn::<T> { seed, distribution: round_bounds::<T>(distribution), dims, elements: PhantomData }
     )
 }
 
-/// Bounds in the type of the elements, as numpy multiplies and adds them. It does not know bfloat16
-/// as one of its own types, and leaves bounds alone there.
-fn rounded<T: Number + Element>(distribution: Distribution) -> Distribution {
+/// Rounds the bounds to the element type, as numpy computes with them. It has no bfloat16, whose
+/// bounds stay doubles.
+fn round_bounds<T: Number + Element>(distribution: Distribution) -> Distribution {
     let round = |bound: f64| match T::DATA_TYPE {
         DataType::Bfloat16 => bound,
         _ => T::from_f64(bound).to_f64(),
@@ -133,33 +133,32 @@ fn rounded<T: Number + Element>(distribution: Distribution) -> Distribution {
     }
 }
 
-/// The attribute `seed` where it is a float: fractions are cut off, and NaN means that there is
-/// none.
+/// Returns the attribute `seed` if it is a float: truncated; NaN means no seed.
 pub(crate) fn float_seed(site: &Site<'_>) -> Result<Option<u32>, BindError> {
     match site.float("seed") {
         None => Ok(None),
         Some(seed) if seed.is_nan() => Ok(None),
-        // -0.5 is cut off to zero.
+        // -0.5 truncates to zero.
         Some(seed) if seed > -1.0 && f64::from(seed) < SEEDS => Ok(Some(seed as u32)),
-        Some(seed) => Err(refused(seed)),
+        Some(seed) => Err(refuse_seed(seed)),
     }
 }
 
-/// The attribute `seed` where it is an integer.
+/// Returns the attribute `seed` if it is an integer.
 pub(crate) fn int_seed(site: &Site<'_>) -> Result<Option<u32>, BindError> {
     let seed = site.int("seed");
-    seed.map(|seed| u32::try_from(seed).map_err(|_| refused(seed))).transpose()
+    seed.map(|seed| u32::try_from(seed).map_err(|_| refuse_seed(seed))).transpose()
 }
 
-/// How many seeds there are.
+/// Number of seeds.
 const SEEDS: f64 = (1u64 << 32) as f64;
 
-fn refused(seed: impl Display) -> BindError {
+fn refuse_seed(seed: impl Display) -> BindError {
     BindError::Invalid(format!("attribute 'seed' is {seed}, but must be from 0 to {}", u32::MAX))
 }
 
-/// What draws, for profiles.
-pub(crate) fn described(what: &str, seed: Option<u32>) -> String {
+/// Describes the generator for profiles.
+pub(crate) fn describe_generator(what: &str, seed: Option<u32>) -> String {
     match seed {
         Some(seed) => format!("{what}, mt19937 with seed {seed}"),
         None => format!("{what}, philox"),
@@ -169,7 +168,7 @@ pub(crate) fn described(what: &str, seed: Option<u32>) -> String {
 struct Drawn<T> {
     seed: Option<u32>,
     distribution: Distribution,
-    /// The dimensions, unless they are those of the input.
+    /// Dimensions of the output; `None` for those of the input.
     dims: Option<Dims>,
     elements: PhantomData<fn() -> T>,
 }
@@ -196,7 +195,7 @@ impl<T: Number + Element> Kernel for Drawn<T> {
     }
 
     fn memory(&self) -> MemoryRules {
-        // Nothing but the shape of the input is looked at.
+        // Only the shape of the input is read.
         MemoryRules { strided: Inputs::ALL, unaligned: Inputs::ALL, ..MemoryRules::default() }
     }
 
@@ -205,7 +204,7 @@ impl<T: Number + Element> Kernel for Drawn<T> {
             Distribution::Uniform { .. } => "uniform",
             Distribution::Normal { .. } => "normal",
         };
-        described(&format!("{what} {}", T::DATA_TYPE), self.seed)
+        describe_generator(&format!("{what} {}", T::DATA_TYPE), self.seed)
     }
 }
 
@@ -222,7 +221,7 @@ impl<T: Number + Element> Kernel for Bernoulli<T> {
         let p = call.slice::<T>(0)?;
         let mut drawn = call.scratch::<u8>(p.len())?;
         random::bernoulli(exec, generator, p, &mut drawn).map_err(|failure| {
-            KernelError::of(failure, |index| {
+            KernelError::from_failure(failure, |index| {
                 format!("element {index} is {:?}, which is not a probability from 0 to 1", p[index])
             })
         })?;
@@ -233,7 +232,7 @@ impl<T: Number + Element> Kernel for Bernoulli<T> {
     }
 
     fn describe(&self) -> String {
-        described(&format!("trials of {}", T::DATA_TYPE), self.seed)
+        describe_generator(&format!("trials of {}", T::DATA_TYPE), self.seed)
     }
 }
 
@@ -256,7 +255,7 @@ impl<T: Number + Element> Multinomial<T> {
         random::multinomial(exec, generator, logits, sizes, out).map_err(|failure| {
             let what =
                 "has a NaN or infinite log-probability, or no class with a probability above 0";
-            KernelError::of(failure, |row| format!("row {row} {what}"))
+            KernelError::from_failure(failure, |row| format!("row {row} {what}"))
         })
     }
 }
@@ -270,7 +269,7 @@ impl<T: Number + Element> Kernel for Multinomial<T> {
     }
 
     fn describe(&self) -> String {
-        described(&format!("classes by {}", T::DATA_TYPE), self.seed)
+        describe_generator(&format!("classes by {}", T::DATA_TYPE), self.seed)
     }
 }
 

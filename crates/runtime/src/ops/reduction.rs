@@ -1,4 +1,4 @@
-//! Operators that reduce axes to one element each, and those that say where an extreme is.
+//! Reductions of axes to one element each, and positions of extremes.
 
 use std::marker::PhantomData;
 
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::math::binary::bytes;
 use super::math::for_element;
-use super::math::softmax::around;
+use super::math::softmax::split_at_axis;
 use super::nn::images::{OverPixels, WithPixels};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
@@ -66,7 +66,7 @@ fn wide(site: &Site<'_>, op: Reduce) -> Result<Box<dyn Kernel>, BindError> {
     Ok(WithPixels::reading(rows?, OverPixels::Total(total, keeps_dims)))
 }
 
-/// Over all spatial axes there are loops over pixels.
+/// Returns how the kernel reads images: for all spatial axes there are loops over pixels.
 pub(crate) fn images(site: &Site<'_>) -> Images {
     let rank = site.shape(0).map_or(0, |shape| shape.len());
     let axes = site.constant(1).and_then(|axes| axes.to_vec::<i64>().ok());
@@ -101,10 +101,10 @@ fn position(site: &Site<'_>, which: Extreme) -> Result<Box<dyn Kernel>, BindErro
     )
 }
 
-/// What the attributes say about the axes of the second input.
+/// Attributes about the axes of the second input.
 struct Axes {
     keeps_dims: bool,
-    /// Whether no axes means none of them, not all.
+    /// Whether an empty list means no axes instead of all.
     none_means_none: bool,
 }
 
@@ -116,7 +116,7 @@ impl Axes {
         })
     }
 
-    /// Which axes are reduced, and the dimensions that result.
+    /// Resolves the axes, and computes the dimensions of the output.
     fn resolve(&self, call: &Call<'_>) -> Result<Resolved, KernelError> {
         let from = Dims::from(call.tensor(0)?.dims());
         if from.len() > MAX_RANK {
@@ -127,26 +127,26 @@ impl Axes {
         for axis in listed {
             reduced[normalize_axis(axis, from.len())?] = true;
         }
-        let to = without(&from, &reduced, self.keeps_dims);
+        let to = remove_axes(&from, &reduced, self.keeps_dims);
         Ok(Resolved { from, reduced, to })
     }
 }
 
 struct Resolved {
     from: Dims,
-    /// By axis; longer than there are axes.
+    /// Whether each axis is reduced. Longer than the rank.
     reduced: [bool; MAX_RANK],
     to: Dims,
 }
 
 impl Resolved {
-    fn reduced(&self) -> &[bool] {
+    fn axes(&self) -> &[bool] {
         &self.reduced[..self.from.len()]
     }
 }
 
-/// The dimensions without the marked ones, or with size 1 in their place.
-fn without(dims: &[usize], marked: &[bool], keeps_dims: bool) -> Dims {
+/// Removes the marked dimensions, or replaces them by 1.
+fn remove_axes(dims: &[usize], marked: &[bool], keeps_dims: bool) -> Dims {
     let sizes = dims.iter().zip(marked);
     sizes
         .filter_map(|(size, marked)| match (marked, keeps_dims) {
@@ -174,7 +174,7 @@ impl<T: Loops + Element> Kernel for Reduction<T> {
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let axes = self.axes.resolve(call)?;
         let out = call.output_slice::<T>(0, &axes.to)?;
-        T::reduce(exec, self.op, &axes.from, axes.reduced(), x, out)?;
+        T::reduce(exec, self.op, &axes.from, axes.axes(), x, out)?;
         Ok(())
     }
 
@@ -183,7 +183,7 @@ impl<T: Loops + Element> Kernel for Reduction<T> {
     }
 }
 
-/// Whether any, or all, truth values are true: the largest, or smallest, of their bytes is not 0.
+/// Maximum or minimum of booleans: whether any, or all, are true.
 struct TruthReduction {
     op: Reduce,
     axes: Axes,
@@ -196,8 +196,8 @@ impl Kernel for TruthReduction {
         let mut found = call.scratch::<u8>(axes.to.iter().product())?;
         let mut out = call.output(0, DataType::Bool, &axes.to)?;
         let out = out.bytes_mut();
-        u8::reduce(exec, self.op, &axes.from, axes.reduced(), x, &mut found)?;
-        // Any byte but 0 is true; what is written is 1.
+        u8::reduce(exec, self.op, &axes.from, axes.axes(), x, &mut found)?;
+        // Any byte but 0 is true; the output is 0 or 1.
         let len = found.len();
         logic(exec, Logic::Or, &[len], Strided::flat(&found), Strided::flat(&found), out)?;
         Ok(())
@@ -220,10 +220,10 @@ impl<T: Loops + Element> Kernel for Position<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let dims = Dims::from(call.tensor(0)?.dims());
-        let sizes = around(&dims, self.axis)?;
+        let sizes = split_at_axis(&dims, self.axis)?;
         let axis = normalize_axis(self.axis, dims.len())?;
         let marked: SmallVec<[bool; 6]> = (0..dims.len()).map(|other| other == axis).collect();
-        let out = call.output_slice::<i64>(0, &without(&dims, &marked, self.keeps_dims))?;
+        let out = call.output_slice::<i64>(0, &remove_axes(&dims, &marked, self.keeps_dims))?;
         if sizes[1] == 0 && !out.is_empty() {
             fail!("axis {axis} of {dims:?} is empty");
         }

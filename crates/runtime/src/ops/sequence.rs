@@ -1,6 +1,6 @@
-//! Sequences of tensors: made, grown, cut, joined and read.
+//! Operators on sequences of tensors.
 //!
-//! A sequence that nothing else reads grows in place, so that a loop that appends to one is linear.
+//! A sequence without other readers grows in place, so that a loop that appends to one is linear.
 //! Items are shared, not copied, wherever a value of its own may hold them.
 
 use sardonyx_tensor::{DataType, Dims, Sequence, Tensor, TensorView, Value, ValueType};
@@ -9,54 +9,54 @@ use smallvec::SmallVec;
 
 use super::element_type;
 use super::tensor::concat::join;
-use super::tensor::moves::copied;
+use super::tensor::moves::copy;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Operand, Site};
 
-/// `SequenceAt`
+/// Binds `SequenceAt`.
 pub(crate) fn bind_at(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(At))
 }
 
-/// `SequenceConstruct`
+/// Binds `SequenceConstruct`.
 pub(crate) fn bind_construct(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(Construct))
 }
 
-/// `SequenceEmpty`
+/// Binds `SequenceEmpty`.
 pub(crate) fn bind_empty(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let elem = element_type(site, "dtype")?.unwrap_or(DataType::Float);
     Ok(Box::new(Empty(ValueType::Tensor(elem))))
 }
 
-/// `SequenceErase`
+/// Binds `SequenceErase`.
 pub(crate) fn bind_erase(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(Erase))
 }
 
-/// `SequenceInsert`
+/// Binds `SequenceInsert`.
 pub(crate) fn bind_insert(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(Insert))
 }
 
-/// `SequenceLength`
+/// Binds `SequenceLength`.
 pub(crate) fn bind_length(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(Length))
 }
 
-/// `ConcatFromSequence`
+/// Binds `ConcatFromSequence`.
 pub(crate) fn bind_concat(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let is_new = site.int("new_axis") == Some(1);
     Ok(Box::new(Concat { axis: site.need_int("axis")?, is_new }))
 }
 
-/// `SplitToSequence`
+/// Binds `SplitToSequence`.
 pub(crate) fn bind_split(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let keeps_axis = site.int("keepdims") != Some(0);
-    Ok(Box::new(Split { axis: site.need_int("axis")?, keeps_axis }))
+    Ok(Box::new(SequenceSplit { axis: site.need_int("axis")?, keeps_axis }))
 }
 
-/// The sequence at an input that the kernel does not take.
+/// Returns the sequence at an input that the kernel does not take over.
 fn sequence<'a>(call: &Call<'a>, index: usize) -> Result<&'a Sequence, KernelError> {
     match call.operands.get(index) {
         Some(Operand::Value(Value::Sequence(sequence))) => Ok(sequence),
@@ -70,7 +70,7 @@ fn sequence<'a>(call: &Call<'a>, index: usize) -> Result<&'a Sequence, KernelErr
     }
 }
 
-/// The sequence at an input, for the kernel to change.
+/// Takes over the sequence at an input, to change it.
 fn take_sequence(call: &mut Call<'_>, index: usize) -> Result<Sequence, KernelError> {
     if let Some(Operand::Tensor(view)) = call.operands.get(index) {
         fail!("input {index} is tensor({}), not a sequence", view.data_type());
@@ -81,7 +81,7 @@ fn take_sequence(call: &mut Call<'_>, index: usize) -> Result<Sequence, KernelEr
     }
 }
 
-/// The one integer of an input that may be left out.
+/// Returns the only integer of an input that may be omitted.
 fn position(call: &Call<'_>, index: usize) -> Result<Option<i64>, KernelError> {
     if !call.has_input(index) {
         return Ok(None);
@@ -92,8 +92,8 @@ fn position(call: &Call<'_>, index: usize) -> Result<Option<i64>, KernelError> {
     }
 }
 
-/// The index that a position stands for in a sequence of `length` items, of which it may name the
-/// first `places`; negative ones count from the end.
+/// Converts a position in a sequence of `length` items to an index below `places`; negative ones
+/// count from the end.
 fn index_of(position: i64, length: usize, places: usize) -> Result<usize, KernelError> {
     let from_front =
         if position < 0 { position.checked_add(length as i64) } else { Some(position) };
@@ -171,7 +171,7 @@ struct Erase;
 
 impl Kernel for Erase {
     fn memory(&self) -> MemoryRules {
-        MemoryRules { takes: Inputs::at(&[0]), ..MemoryRules::default() }
+        MemoryRules { takes: Inputs::from_positions(&[0]), ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -191,7 +191,7 @@ struct Insert;
 
 impl Kernel for Insert {
     fn memory(&self) -> MemoryRules {
-        MemoryRules { takes: Inputs::at(&[0, 1]), ..MemoryRules::default() }
+        MemoryRules { takes: Inputs::from_positions(&[0, 1]), ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -231,7 +231,7 @@ impl Kernel for Length {
 
 struct Concat {
     axis: i64,
-    /// Whether items are joined along an axis that they do not have.
+    /// Whether items are stacked along a new axis.
     is_new: bool,
 }
 
@@ -269,15 +269,15 @@ impl Kernel for Concat {
     }
 }
 
-struct Split {
+struct SequenceSplit {
     axis: i64,
-    /// Whether pieces of length 1 that no lengths were given for keep the axis.
+    /// Whether pieces keep the axis if no lengths are given, so that each has length 1.
     keeps_axis: bool,
 }
 
-impl Kernel for Split {
+impl Kernel for SequenceSplit {
     fn memory(&self) -> MemoryRules {
-        MemoryRules { strided: Inputs::at(&[0]), ..MemoryRules::default() }
+        MemoryRules { strided: Inputs::from_positions(&[0]), ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -295,7 +295,7 @@ impl Kernel for Split {
         let mut start = 0;
         let mut counted = overhead;
         for length in lengths.iter() {
-            let piece = copied(call, &data.slice(axis, start, length, 1)?)?;
+            let piece = copy(call, &data.slice(axis, start, length, 1)?)?;
             counted = counted.saturating_add(piece.held_bytes());
             start += length;
             sequence.push(Value::Tensor(if drops_axis {
@@ -313,9 +313,9 @@ impl Kernel for Split {
     }
 }
 
-/// Lengths of pieces of an axis.
+/// Lengths of the pieces of an axis.
 enum Lengths {
-    /// Pieces of one length; the last may be shorter.
+    /// Pieces of equal length; the last may be shorter.
     Equal {
         length: usize,
         whole: usize,
@@ -339,7 +339,7 @@ impl Lengths {
     }
 }
 
-/// The lengths of the pieces that `split` wants of an axis of size `whole`.
+/// Returns the lengths of the pieces into which `split` cuts an axis of size `whole`.
 fn lengths(call: &Call<'_>, axis: usize, whole: usize) -> Result<Lengths, KernelError> {
     if !call.has_input(1) {
         return Ok(Lengths::Equal { length: 1, whole });

@@ -1,4 +1,4 @@
-//! Signals: spectra, and the weights of the mel scale.
+//! Signal processing: spectra and mel filter banks.
 
 pub(super) mod fourier;
 
@@ -7,11 +7,11 @@ use std::f64::consts::LN_10;
 use sardonyx_tensor::{CastOptions, DataType, cast_slices, shape};
 
 use super::element_type;
-use super::nn::batch_normalization::wide;
+use super::nn::batch_normalization::widen_input;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 
-/// `MelWeightMatrix`
+/// Binds `MelWeightMatrix`.
 pub(crate) fn bind_mel_weight_matrix(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let elem = element_type(site, "output_datatype")?.unwrap_or(DataType::Float);
     Ok(Box::new(MelWeightMatrix { elem }))
@@ -21,7 +21,7 @@ struct MelWeightMatrix {
     elem: DataType,
 }
 
-/// Of the inputs of MelWeightMatrix.
+/// Position of an input of MelWeightMatrix.
 const BANDS: usize = 0;
 const LENGTH: usize = 1;
 const RATE: usize = 2;
@@ -40,7 +40,7 @@ impl Kernel for MelWeightMatrix {
         let length = need(LENGTH, "dft_length")?;
         let rate = need(RATE, "sample_rate")?;
         let edge = |index: usize, name: &str| -> Result<f64, KernelError> {
-            let given = wide(call, index)?;
+            let given = widen_input(call, index)?;
             match given[..] {
                 [edge] if edge >= 0.0 && edge.is_finite() => Ok(edge),
                 [edge] => fail!("{name} must be a frequency, not {edge}"),
@@ -52,8 +52,8 @@ impl Kernel for MelWeightMatrix {
         let places = length / 2 + 1;
         let dims = [places, bands];
         let mut weights = call.scratch::<f64>(shape::elems(&dims)?)?;
-        // Centres lie evenly on the mel scale, in places of the spectrum. The last triangle ends a
-        // step before the upper edge, as in the reference implementation.
+        // Centres are equally spaced on the mel scale, in bins of the spectrum. The last triangle
+        // ends one step before the upper edge, as in the reference implementation.
         let step = (upper - lower) / (bands as f64 + 2.0);
         let place = |index: usize| {
             let hertz = 700.0 * ((lower + index as f64 * step) / MEL_SCALE).exp_m1();
@@ -63,7 +63,8 @@ impl Kernel for MelWeightMatrix {
             let triangle = [0, 1, 2].map(|more| place(band + more));
             if triangle.iter().any(|place| *place < 0.0 || *place > places as f64) {
                 fail!(
-                    "band {band} spans bins {} to {}, but the spectrum has {places} bins: an edge frequency is above half of the sample rate",
+                    "band {band} spans bins {} to {}, but the spectrum has {places} bins: an edge frequency is above \
+                     half of the sample rate",
                     triangle[0],
                     triangle[2]
                 );
@@ -71,7 +72,8 @@ impl Kernel for MelWeightMatrix {
             let [low, middle, high] = triangle.map(|place| place as usize);
             if middle >= places {
                 fail!(
-                    "the center of band {band} is at bin {middle}, but the spectrum has {places} bins: an edge frequency is above half of the sample rate"
+                    "the center of band {band} is at bin {middle}, but the spectrum has {places} bins: an edge \
+                     frequency is above half of the sample rate"
                 );
             }
             let mut set = |place: usize, weight: f64| weights[place * bands + band] = weight;
@@ -96,14 +98,14 @@ impl Kernel for MelWeightMatrix {
     }
 }
 
-/// The mel scale is `2595 log10(1 + hertz / 700)`.
+/// Factor of the mel scale, which is `2595 log10(1 + hertz / 700)`.
 const MEL_SCALE: f64 = 2595.0 / LN_10;
 
 fn mel(hertz: f64) -> f64 {
     MEL_SCALE * (hertz / 700.0).ln_1p()
 }
 
-/// A positive number of an input, if it is there.
+/// Returns the positive number of an optional input.
 fn size(call: &Call<'_>, index: usize, name: &str) -> Result<Option<usize>, KernelError> {
     if !call.has_input(index) {
         return Ok(None);

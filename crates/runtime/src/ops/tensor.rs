@@ -1,4 +1,4 @@
-//! Moving data: shapes, copies, types.
+//! Data movement: shapes, copies, type conversions.
 
 pub(crate) mod movement;
 pub(crate) mod moves;

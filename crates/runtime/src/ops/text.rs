@@ -1,13 +1,20 @@
-//! Texts: put together, split, matched, brought to one form and counted.
+//! Operators on strings: concatenation, splitting, matching, normalization, counting.
 //!
-//! Elements are bytes. Only what needs to know characters demands that they are UTF-8.
+//! Elements are bytes. Only operators on characters require UTF-8.
 
+#[cfg(feature = "strings")]
 pub(super) mod full_match;
+#[cfg(feature = "strings")]
 mod longest;
+#[cfg(feature = "strings")]
 pub(super) mod normalize;
+#[cfg(feature = "strings")]
 mod re2;
+#[cfg(feature = "strings")]
 pub(super) mod split;
+#[cfg(feature = "strings")]
 pub(super) mod tf_idf;
+#[cfg(feature = "strings")]
 pub(super) mod tokenizer;
 
 use sardonyx_kernels::{Ended, Pace};
@@ -17,12 +24,12 @@ use sardonyx_tensor::{StringArray, Tensor, TensorView, Value, ViewData};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 
-/// `StringConcat`
+/// Binds `StringConcat`.
 pub(crate) fn bind_concat(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(Concat))
 }
 
-/// The strings of an input.
+/// Returns the strings of an input.
 fn strings_of<'a>(view: &TensorView<'a>) -> Result<&'a StringArray, KernelError> {
     match view.data() {
         ViewData::Strings(strings) => Ok(strings),
@@ -34,7 +41,7 @@ fn strings_of<'a>(view: &TensorView<'a>) -> Result<&'a StringArray, KernelError>
 /// cancellation.
 const PER_TEXT: usize = 32;
 
-/// The strings of an input in row-major order, until the run is to end.
+/// Yields the strings of an input in row-major order, until the run is cancelled.
 pub(in crate::ops) fn texts<'a>(
     view: &TensorView<'a>,
 ) -> Result<impl ExactSizeIterator<Item = Result<&'a [u8], Ended>> + Clone + use<'a>, KernelError> {
@@ -46,13 +53,13 @@ pub(in crate::ops) fn texts<'a>(
     let pace = Pace::default();
     Ok((offset..offset + len).map(move |index| {
         let text = strings.get(index);
-        // What is done to a text takes about as long as many comparisons.
+        // Processing a text takes about as long as that many comparisons.
         pace.count(PER_TEXT + text.len()).map(|()| text)
     }))
 }
 
-/// Gives an output of strings: as many as the dimensions say, of `bytes` bytes in total at most.
-/// Their sizes come from data, so they are counted before memory is taken.
+/// Sets an output of strings: one per element of `dims`, of at most `bytes` bytes in total. Charges
+/// the memory first, as sizes come from data.
 fn set_strings(
     call: &mut Call<'_>,
     index: usize,
@@ -70,7 +77,7 @@ fn set_strings(
     call.set_output(index, Value::Tensor(tensor))
 }
 
-/// The same of texts that are there already.
+/// Sets an output to existing texts.
 pub(in crate::ops) fn set_texts<'t>(
     call: &mut Call<'_>,
     index: usize,

@@ -1,43 +1,45 @@
-//! Steps of optimizers: `Adagrad`, `Adam` and `Momentum`.
+//! Optimizer steps: `Adagrad`, `Adam` and `Momentum`.
 
 use sardonyx_kernels::TrainingLoops;
 use sardonyx_kernels::optimizer::{Optimizer, Step, Weights};
 use sardonyx_tensor::{DataType, Dims, Element};
 
-use super::nn::batch_normalization::wide;
+use super::nn::batch_normalization::widen_input;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 
-/// Inputs before the weights: the learning rate and the number of steps so far.
+/// Number of inputs before the weights: the learning rate and the number of steps so far.
 const FIRST: usize = 2;
 
 struct Update {
-    kind: Kind,
-    /// By how much of a weight its gradient grows.
+    kind: OptimizerKind,
+    /// Factor of the weight that is added to its gradient.
     norm: f64,
-    /// How many tensors of weights there are.
+    /// Number of weight tensors.
     weights: usize,
 }
 
-/// An optimizer, but for what depends on the number of steps.
-enum Kind {
+/// Optimizer, without its dependence on the number of steps.
+enum OptimizerKind {
     Adagrad { epsilon: f64, decay_factor: f64 },
     Adam { alpha: f64, beta: f64, epsilon: f64, decay: f64 },
     Momentum { alpha: f64, beta: f64, looks_ahead: bool },
 }
 
-/// `Adagrad`
+/// Binds `Adagrad`.
 pub(crate) fn bind_adagrad(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let float = |name, default| f64::from(site.float(name).unwrap_or(default));
-    let kind =
-        Kind::Adagrad { epsilon: float("epsilon", 1e-6), decay_factor: float("decay_factor", 0.0) };
+    let kind = OptimizerKind::Adagrad {
+        epsilon: float("epsilon", 1e-6),
+        decay_factor: float("decay_factor", 0.0),
+    };
     bind(site, kind)
 }
 
-/// `Adam`
+/// Binds `Adam`.
 pub(crate) fn bind_adam(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let float = |name, default| f64::from(site.float(name).unwrap_or(default));
-    let kind = Kind::Adam {
+    let kind = OptimizerKind::Adam {
         alpha: float("alpha", 0.9),
         beta: float("beta", 0.999),
         epsilon: float("epsilon", 1e-6),
@@ -46,53 +48,53 @@ pub(crate) fn bind_adam(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     bind(site, kind)
 }
 
-/// `Momentum`
+/// Binds `Momentum`.
 pub(crate) fn bind_momentum(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let float = |name| f64::from(site.float(name).unwrap_or(0.0));
-    let looks_ahead = site.named("mode", &[("standard", false), ("nesterov", true)])?;
-    bind(site, Kind::Momentum { alpha: float("alpha"), beta: float("beta"), looks_ahead })
+    let looks_ahead = site.find_named("mode", &[("standard", false), ("nesterov", true)])?;
+    bind(site, OptimizerKind::Momentum { alpha: float("alpha"), beta: float("beta"), looks_ahead })
 }
 
-fn bind(site: &Site<'_>, kind: Kind) -> Result<Box<dyn Kernel>, BindError> {
+fn bind(site: &Site<'_>, kind: OptimizerKind) -> Result<Box<dyn Kernel>, BindError> {
     let norm = f64::from(site.float("norm_coefficient").unwrap_or(0.0));
     let given = site.inputs.len().saturating_sub(FIRST);
     let weights = given / (2 + kind.optimizer(0).states());
     Ok(Box::new(Update { kind, norm, weights }))
 }
 
-impl Kind {
-    /// The optimizer after that many steps.
+impl OptimizerKind {
+    /// Returns the optimizer after `steps` steps.
     fn optimizer(&self, steps: i64) -> Optimizer {
         match *self {
-            Kind::Adagrad { epsilon, .. } => Optimizer::Adagrad { epsilon },
-            Kind::Adam { alpha, beta, epsilon, decay } => {
+            OptimizerKind::Adagrad { epsilon, .. } => Optimizer::Adagrad { epsilon },
+            OptimizerKind::Adam { alpha, beta, epsilon, decay } => {
                 Optimizer::Adam { alpha, beta, epsilon, decay }
             }
-            Kind::Momentum { alpha, beta, looks_ahead } => {
-                // The first gradient counts in full.
+            OptimizerKind::Momentum { alpha, beta, looks_ahead } => {
+                // The first gradient counts fully.
                 let beta = if steps > 0 { beta } else { 1.0 };
                 Optimizer::Momentum { alpha, beta, looks_ahead }
             }
         }
     }
 
-    /// The learning rate after that many steps.
+    /// Returns the learning rate after `steps` steps.
     fn rate(&self, rate: f64, steps: i64) -> f64 {
         let count = steps as f64;
         match *self {
-            Kind::Adagrad { decay_factor, .. } => rate / (1.0 + count * decay_factor),
-            // Means that begin at 0 are too small at first.
-            Kind::Adam { alpha, beta, .. } if steps > 0 => {
+            OptimizerKind::Adagrad { decay_factor, .. } => rate / (1.0 + count * decay_factor),
+            // Corrects the bias of means that start at 0.
+            OptimizerKind::Adam { alpha, beta, .. } if steps > 0 => {
                 rate * (1.0 - beta.powf(count)).sqrt() / (1.0 - alpha.powf(count))
             }
-            Kind::Adam { .. } | Kind::Momentum { .. } => rate,
+            OptimizerKind::Adam { .. } | OptimizerKind::Momentum { .. } => rate,
         }
     }
 }
 
 impl Kernel for Update {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (rate, steps) = (wide(call, 0)?, call.ints(1)?);
+        let (rate, steps) = (widen_input(call, 0)?, call.ints(1)?);
         let (&[rate], &[steps]) = (&rate[..], &steps[..]) else {
             fail!("inputs 0 and 1, the learning rate and the number of steps, must be scalars");
         };
@@ -100,8 +102,8 @@ impl Kernel for Update {
         let step = Step { optimizer, rate: self.kind.rate(rate, steps), norm: self.norm };
         for index in 0..self.weights {
             match call.tensor(self.input(0, index))?.data_type() {
-                DataType::Double => self.moved::<f64>(call, step, index)?,
-                _ => self.moved::<f32>(call, step, index)?,
+                DataType::Double => self.update::<f64>(call, step, index)?,
+                _ => self.update::<f32>(call, step, index)?,
             }
         }
         Ok(())
@@ -109,14 +111,14 @@ impl Kernel for Update {
 }
 
 impl Update {
-    /// The input that is a part of what is known of a weight: the weight itself, its gradient, its
-    /// states.
+    /// Returns the input with a part of a weight's state: the weight, its gradient, or an optimizer
+    /// state.
     fn input(&self, part: usize, index: usize) -> usize {
         FIRST + part * self.weights + index
     }
 
-    /// Moves the weights of one tensor.
-    fn moved<T: Element + TrainingLoops>(
+    /// Updates the weights of one tensor.
+    fn update<T: Element + TrainingLoops>(
         &self,
         call: &mut Call<'_>,
         step: Step,
@@ -134,7 +136,7 @@ impl Update {
         let (old, gradients, first) = (slice(0)?, slice(1)?, slice(2)?);
         let second = if states > 1 { slice(3)? } else { &[] };
         let outputs = [0, 1, 2].map(|part| part * self.weights + index);
-        // The kernel computes all of them, also those that nobody wants.
+        // The kernel computes all outputs, also those without readers.
         let spare = |part: usize| {
             let is_wanted = part > states || call.has_output(outputs[part]);
             call.scratch::<T>(if is_wanted { 0 } else { old.len() })

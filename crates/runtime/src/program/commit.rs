@@ -1,15 +1,14 @@
 //! Commit programs: the end of a run, which writes new values of state over the old ones once
 //! nothing can fail any more.
 //!
-//! Like a body of a region, the commit program captures values of the program around it: gradients,
-//! and the old values of state. Unlike any other program it changes what it captures, as its
-//! outputs are the memory of the old values. So a run ends before it changes anything: its outputs
-//! can be looked at, and an error up to then leaves all state as it was.
+//! Like a body of a region, the commit program captures values of the main program: gradients, and
+//! the old values of state. Unlike any other program it changes its captures, as its outputs are
+//! the memory of the old values. So a run can be inspected before it changes anything, and an error
+//! up to then leaves all state unchanged.
 //!
-//! Captures are outputs of the main program: in place of an output of the graph that the commit
-//! program computes, the main program gives the old value, and after the outputs of the graph it
-//! gives the other captures. So every rewrite, and the plan, keeps captures until the end, in rows,
-//! without knowing this program.
+//! Captures are outputs of the main program: the old value replaces an output of the graph that the
+//! commit program computes, and the other captures follow the outputs of the graph. So every
+//! rewrite, and the plan, keeps captures until the end, in rows, without knowledge of this program.
 
 use std::fmt::Write;
 
@@ -19,34 +18,33 @@ use sardonyx_passes::Resolved;
 use super::verify::Verifier;
 use super::{Op, Program, Slot, Step, same_shape};
 
-/// The program that a run ends with.
+/// Program at the end of a run.
 #[derive(Debug)]
 pub(crate) struct Commit {
-    /// Program whose values are its inputs, in order, and its outputs, in order.
+    /// Program whose inputs are the captures, and whose outputs are new values of state, in order.
     pub(crate) program: Program,
-    /// Numbers of the main program's outputs that the inputs are. First are the old values of the
-    /// outputs, in order.
+    /// Indices of the captures among the main program's outputs. The old values of the outputs come
+    /// first, in order.
     pub(crate) captures: Vec<usize>,
-    /// Numbers of the graph's outputs that the outputs are. The main program gives the old values
-    /// there.
+    /// Indices of its outputs among the graph's outputs, where the main program has the old values.
     pub(crate) outputs: Vec<usize>,
 }
 
 impl Program {
-    /// Returns the number of outputs of the graph. Others stay for the commit program.
+    /// Returns the number of outputs of the graph, without those kept for the commit program.
     pub(crate) fn graph_outputs(&self) -> usize {
         self.outputs.len().saturating_sub(self.kept)
     }
 
-    /// Returns the outputs of the graph that the steps of this program compute.
+    /// Yields the outputs of the graph that the steps of this program compute.
     pub(crate) fn own_outputs(&self) -> impl Iterator<Item = Slot> {
         let last = self.commit.as_ref().map_or(&[][..], |commit| &commit.outputs);
         let outputs = self.outputs.iter().take(self.graph_outputs()).enumerate();
         outputs.filter(|(number, _)| !last.contains(number)).map(|(_, slot)| *slot)
     }
 
-    /// Returns the value whose memory a value may have, as a move may become a view. `maker` is the
-    /// step of each slot.
+    /// Returns the value whose memory a value may share, as a move may become a view. `maker` is
+    /// the step of each slot.
     pub(crate) fn find_viewed(&self, mut slot: Slot, maker: &[Option<usize>]) -> Slot {
         while let Some(step) = maker[slot.index()]
             && let Op::Move(moved) = &self.steps[step].op
@@ -57,7 +55,7 @@ impl Program {
         slot
     }
 
-    /// Adds the commit program to the text of a program.
+    /// Prints the commit program after a program.
     pub(super) fn write_end(&self, text: &mut String, resolved: &Resolved) {
         let Some(commit) = &self.commit else { return };
         let slots = commit.captures.iter().map(|capture| self.outputs[*capture].to_string());
@@ -75,9 +73,9 @@ impl Program {
 }
 
 impl Verifier<'_> {
-    /// Finds what contradicts itself about what happens last: steps are functions of elements of
-    /// captures alone, which are dense, and each slot of state is read once and written once. Steps
-    /// that move the length of a state, as those of kept rows of decoders, would be allowed here.
+    /// Finds a contradiction in the commit program: its steps are functions of elements of
+    /// captures, which are dense, and each slot of state is read once and written once. Steps that
+    /// move along the length of a state, as decoders need for cached rows, would be allowed here.
     pub(super) fn contradiction_at_the_end(&self) -> Option<String> {
         let main = self.program;
         let Some(commit) = &main.commit else {
@@ -133,8 +131,8 @@ impl Verifier<'_> {
         program.steps.iter().find_map(|step| self.contradiction_in_last(commit, step, &reads))
     }
 
-    /// Finds what contradicts itself about a step of the commit program. `reads` counts the
-    /// captures by the values of the main program whose memory they may have.
+    /// Finds a contradiction in a step of the commit program. `reads` counts the captures by the
+    /// values of the main program whose memory they may share.
     fn contradiction_in_last(
         &self,
         commit: &Commit,

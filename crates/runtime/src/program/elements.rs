@@ -1,9 +1,9 @@
-//! Functions of the elements at the same place of several tensors, in one step.
+//! Functions of the elements at one position of several tensors, in one step.
 //!
-//! An optimizer makes new weights, and new moments of their gradients, of old ones. As one step
-//! these functions pass over memory once, and may write new values over old ones. Registers are
-//! numbered as those of [scalars](super::scalars): first those of the operands, in order, then
-//! those of constants, then one for the result of each instruction.
+//! An optimizer computes new weights and moments of their gradients from old ones. As one step
+//! these functions pass over memory once, and may overwrite old values. Registers are numbered like
+//! those of [scalars](super::scalars): operands in order, then constants, then one for the result
+//! of each instruction.
 
 use sardonyx_kernels::elementwise;
 use sardonyx_tensor::{DataType, Tensor};
@@ -12,25 +12,25 @@ use smallvec::SmallVec;
 use super::verify::Verifier;
 use super::{Instruction, ScalarFunction, Slot, same_shape};
 
-/// Instructions over the elements at the same place of several tensors.
+/// Instructions over the elements at one position of several tensors.
 #[derive(Debug)]
 pub(crate) struct Elements {
-    /// The type of all operands and results.
+    /// Type of all operands and results.
     pub(crate) elem: DataType,
-    /// First the old value of each result, in order, which has its shape; the others have that
-    /// shape, or one element.
+    /// First the old value of each result, in order and of its shape; the others have that shape,
+    /// or one element.
     pub(crate) operands: SmallVec<[Slot; 8]>,
     /// Tensors of one element.
     pub(crate) constants: Vec<Tensor>,
     /// Functions of one type each.
     pub(crate) instructions: Vec<Instruction>,
-    /// Registers of the results, by output of the step.
+    /// Register of each output of the step.
     pub(crate) results: SmallVec<[u32; 3]>,
 }
 
 impl Elements {
-    /// Returns the functions for kernels; `None` if they are too many at a time, or not such
-    /// functions.
+    /// Returns the functions for kernels; `None` if they are too many, or a kernel does not have
+    /// one.
     pub(crate) fn functions(&self) -> Option<elementwise::Update> {
         let functions = self.instructions.iter().map(|Instruction { function, a, b }| {
             let function = match *function {
@@ -63,7 +63,7 @@ impl Verifier<'_> {
             return Some(format!("it makes {has} values, and {wanted} are read"));
         }
         let slots = elements.operands.iter().copied().chain(outputs.iter().copied().flatten());
-        if let Some(other) = self.of_other_type(slots, elements.elem) {
+        if let Some(other) = self.find_other_type(slots, elements.elem) {
             return Some(other);
         }
         let is_one =
@@ -94,7 +94,7 @@ pub(super) mod tests {
     use super::*;
     use crate::program::{Op, Order, Program, Step, Value};
 
-    /// Makes a program of two floats that become their negatives.
+    /// Makes a program that negates two floats.
     pub(crate) fn valid() -> Program {
         let value = |index: usize| Value {
             value: ValueId::new(index),

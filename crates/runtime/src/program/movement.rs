@@ -1,10 +1,10 @@
-//! Operations that only say where elements lie, and windows that move over axes.
+//! Operations that only move elements, and windows over axes.
 
 use std::fmt;
 
 use sardonyx_tensor::Dims;
 
-/// How elements of the first operand of a [`Move`] become the result.
+/// Kind of a [`Move`]: how elements of the first operand become the result.
 #[derive(Debug, Clone)]
 pub(crate) enum MoveKind {
     Concat(Concat),
@@ -13,7 +13,7 @@ pub(crate) enum MoveKind {
     Gather(Gather),
     /// Also `Identity`, and a `Cast` to the same type.
     Reshape(Reshape),
-    /// What a rewrite makes of three others.
+    /// Channel shuffle, which a rewrite makes from three moves.
     Shuffle(Shuffle),
     Slice(Slice),
     Split(Split),
@@ -21,76 +21,77 @@ pub(crate) enum MoveKind {
     Transpose(Transpose),
 }
 
-/// All operands joined along one axis.
+/// Concatenation of all operands along one axis.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Concat {
     pub(crate) axis: i64,
 }
 
-/// The input, and a mask that keeps everything.
+/// Identity, and a mask of ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dropout {
     pub(crate) has_mask: bool,
 }
 
-/// A tensor repeated to a shape.
+/// Broadcast to a shape.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expand;
 
-/// Slices along one axis, picked by number.
+/// Slices along one axis, by index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gather {
     pub(crate) axis: i64,
-    /// Constants may lie at any address of a file, which a view of one must not.
+    /// Whether the first operand is constant. Constants in a file may be unaligned, and a view must
+    /// not be.
     pub(crate) from_constant: bool,
 }
 
-/// The same elements in the same order under other dimensions.
+/// The elements in order, under other dimensions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reshape {
-    /// Those that the second operand says. A 0 is a size only if zeros are allowed, and otherwise
-    /// the size of the input's axis.
+    /// Dimensions of the second operand. A 0 is a size only if zeros are allowed, and otherwise the
+    /// size of the input's axis.
     Target { allow_zero: bool },
-    /// Two dimensions, cut before the axis.
+    /// Two dimensions, split before the axis.
     Flatten { axis: i64 },
-    /// Without the axes of the second operand, or without all that are 1.
+    /// Removes the axes of the second operand, or all axes of size 1.
     Squeeze,
-    /// With a 1 at each axis of the second operand.
+    /// Inserts an axis of size 1 at each index of the second operand.
     Unsqueeze,
-    /// The same dimensions.
+    /// The dimensions of the input.
     Same,
 }
 
-/// Axis 1, as a matrix of so many rows, transposed.
+/// Transpose of axis 1, seen as a matrix with `groups` rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shuffle {
     pub(crate) groups: usize,
 }
 
-/// A window of a tensor, or every n-th element of it.
+/// Window of a tensor, with steps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slice;
 
-/// A tensor cut into pieces along one axis.
+/// Pieces of a tensor along one axis.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Split {
     pub(crate) axis: i64,
-    /// Outputs, those that nothing reads counted.
+    /// Number of outputs, those without readers included.
     pub(crate) count: usize,
 }
 
-/// A tensor repeated along its axes.
+/// Repetition along the axes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tile;
 
-/// Another order of the axes.
+/// Permutation of the axes.
 #[derive(Debug, Clone)]
 pub(crate) struct Transpose {
-    /// `None` reverses the axes.
+    /// Order of the axes; `None` reverses them.
     pub(crate) order: Option<Dims>,
 }
 
-/// How windows move over the spatial axes, as the attributes say it.
+/// Windows over the spatial axes, from attributes.
 #[derive(Debug, Clone)]
 pub(crate) struct Window {
     pub(crate) kernel: Vec<usize>,
@@ -99,13 +100,12 @@ pub(crate) struct Window {
     pub(crate) padding: Padding,
     /// Whether a last window counts that only begins inside.
     pub(crate) ceil: bool,
-    /// Whether an axis that the kernel exceeds by less than a stride has one window, cut off at
-    /// its end.
+    /// Whether an axis that the kernel exceeds by less than a stride has one window, cut at its
+    /// end.
     pub(crate) cut: bool,
 }
 
-/// Strides, dilations and padding of windows, without the size of the kernel: lists for each axis,
-/// where attributes have them.
+/// Strides, dilations and padding of windows without the size of the kernel, by axis if given.
 #[derive(Debug, Clone)]
 pub(crate) struct WindowSettings {
     pub(crate) strides: Option<Vec<usize>>,
@@ -114,26 +114,26 @@ pub(crate) struct WindowSettings {
     pub(crate) ceil: bool,
 }
 
-/// The attributes behind a [`Padding`].
+/// Attributes that decide a [`Padding`].
 #[derive(Debug, Clone)]
 pub(crate) enum PaddingSetting {
-    /// The list `pads`, or none at all.
+    /// The list `pads`, if given.
     Pads(Option<Vec<usize>>),
     SameUpper,
     SameLower,
 }
 
-/// The windows of a convolution.
+/// Windows of a convolution.
 #[derive(Debug, Clone)]
 pub(crate) enum ConvWindow {
     Known(Window),
-    /// Windows whose size only the weights at run time tell.
+    /// Windows whose size depends on weights at run time.
     Open(WindowSettings),
 }
 
 impl ConvWindow {
-    /// The windows, if their size is known before the run.
-    pub(crate) fn known(&self) -> Option<&Window> {
+    /// Returns the windows, if their size is known before the run.
+    pub(crate) fn fixed(&self) -> Option<&Window> {
         match self {
             ConvWindow::Known(window) => Some(window),
             ConvWindow::Open(_) => None,
@@ -141,8 +141,8 @@ impl ConvWindow {
     }
 }
 
-/// The padding around the spatial axes: at their beginnings and ends, or as much as gives one
-/// window for every stride.
+/// Padding of the spatial axes: explicit at beginnings and ends, or as much as gives one window for
+/// every stride.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Padding {
     Explicit(Vec<usize>, Vec<usize>),
@@ -151,10 +151,10 @@ pub(crate) enum Padding {
 }
 
 impl MoveKind {
-    /// The first operand as it is.
+    /// Identity.
     pub(crate) const SAME: MoveKind = MoveKind::Reshape(Reshape::Same);
 
-    /// Whether the result consists of one element wherever the first operand does.
+    /// Whether the result repeats one element wherever the first operand does.
     pub(crate) fn keeps_fills(&self) -> bool {
         match self {
             MoveKind::Expand(_)
@@ -170,7 +170,7 @@ impl MoveKind {
         }
     }
 
-    /// Whether the result is all of the first operand, in the same order.
+    /// Whether the result has all elements of the first operand, in order.
     pub(crate) fn only_reshapes(&self) -> bool {
         matches!(self, MoveKind::Reshape(_))
     }
@@ -180,7 +180,7 @@ impl MoveKind {
         matches!(self, MoveKind::Reshape(Reshape::Same) | MoveKind::Dropout(_))
     }
 
-    /// The order that the axes are brought into, if it is written down and nothing else happens.
+    /// Returns the order of the axes, if it is explicit and nothing else happens.
     pub(crate) fn order(&self) -> Option<&Dims> {
         match self {
             MoveKind::Transpose(transpose) => transpose.order.as_ref(),
@@ -199,7 +199,7 @@ impl MoveKind {
     }
 }
 
-/// The name in printed programs.
+/// Prints the name of the move in programs.
 impl fmt::Display for MoveKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

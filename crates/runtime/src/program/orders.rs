@@ -1,4 +1,4 @@
-//! In which order each operation takes and gives its values.
+//! Orders in which each operation reads and writes its values.
 
 use sardonyx_model::Shape;
 use sardonyx_tensor::DataType;
@@ -8,50 +8,50 @@ use super::{
     Conv, Images, Move, MoveKind, Op, Parameters, Pointwise, Program, Slot, Step, same_shape,
 };
 
-/// How the elements of a value lie where it has memory of its own.
+/// Order of the elements of a value in memory of its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Order {
-    /// As the standard has it: the last axis is contiguous.
+    /// Row-major: the last axis is contiguous.
     #[default]
     Rows,
     /// Axis 1 is contiguous, and pixels are a [pitch](sardonyx_kernels::pixels::pitch_of) apart.
     ChannelsLast,
 }
 
-/// In which order an operation takes an operand, or gives a result.
+/// Order that an operation accepts for an operand or a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
     Rows,
-    /// That of all others of the step that are alike.
+    /// The common order of all operands and results marked like this.
     Alike,
-    /// Either: what it costs in rows and with channels last, in elements moved for each element.
+    /// Either order, with its costs in rows and with channels last, in elements moved for each
+    /// element.
     Either {
         rows: u64,
         last: u64,
     },
-    /// Whatever it is, without a say in it.
+    /// Any order, without a preference.
     Any,
 }
 
-/// The orders that a step takes and gives.
+/// Orders that a step accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StepOrders {
-    /// By operand, those left out counted.
+    /// Order of each operand, omitted ones included.
     pub(crate) operands: SmallVec<[Takes; 6]>,
     pub(crate) outputs: SmallVec<[Takes; 2]>,
-    /// What it costs, in elements moved for each element of the first output, that all that are
-    /// alike are in rows.
+    /// Cost of rows for the `Alike` values, in elements moved for each element of the first output.
     pub(crate) alike_in_rows: u64,
 }
 
-/// Limit: most spatial axes of values with channels last.
+/// Limit: spatial axes of values with channels last.
 const MAX_SPATIAL: usize = 3;
-/// Choice: channels below which a convolution reads planes as fast as pixels, and writes them.
+/// Choice: channels below which a convolution reads and writes planes as fast as pixels.
 const FEW_CHANNELS: i64 = 8;
 
 impl Program {
-    /// Whether a value may have channels last: images of floats with a known number of channels
-    /// and more than one pixel.
+    /// Whether a value may have channels last: images of floats with a known number of channels and
+    /// more than one pixel.
     pub(crate) fn may_have_channels_last(&self, slot: Slot) -> bool {
         self.elem(slot) == Some(DataType::Float)
             && self.shape(slot).is_some_and(|shape| {
@@ -62,7 +62,7 @@ impl Program {
             })
     }
 
-    /// The orders that a step takes and gives.
+    /// Returns the orders that a step accepts.
     pub(crate) fn orders_of(&self, step: &Step) -> StepOrders {
         let operands = step.op.operands();
         let outputs = step.outputs.len();
@@ -108,26 +108,25 @@ impl Program {
         orders
     }
 
-    /// A convolution makes pixels of planes and planes of pixels itself, which costs about what
-    /// doing that ahead of it costs, without the writing. For few channels it costs nothing: they
-    /// are copied anyway, or not worth whole lines of a cache.
+    /// Sets the orders of a convolution. It converts between planes and pixels itself, at about the
+    /// cost of a conversion before it without the writing. For few channels that costs nothing:
+    /// they are copied anyway, or do not fill cache lines.
     fn orders_of_conv(&self, conv: &Conv, result: Slot, orders: &mut StepOrders) {
         if !conv.takes_stages() {
             return;
         }
-        let few = |slot: Slot| {
+        let rows = |slot: Slot| {
             let channels = self.shape(slot).and_then(|shape| shape.get(1)?.known());
-            channels.is_some_and(|channels| channels < FEW_CHANNELS)
+            u64::from(channels.is_none_or(|channels| channels >= FEW_CHANNELS))
         };
-        let rows = |slot: Slot| u64::from(!few(slot));
         orders.operands[0] = Takes::Either { rows: rows(conv.x), last: 0 };
         orders.outputs[0] = Takes::Alike;
         orders.alike_in_rows = rows(result);
-        // Operands of stages are the last but those of an expansion and a gate.
-        let first = 1 + conv.own_operands() - conv.epilogue.operand_count();
+        // Operands of stages precede only those of an expansion and a gate.
+        let first = 1 + conv.own_operand_count() - conv.epilogue.operand_count();
         let stages = conv.epilogue.0.iter().filter(|stage| stage.operand().is_some());
         for (takes, stage) in orders.operands[first..].iter_mut().zip(stages) {
-            if stage.is_of_every_element() {
+            if stage.is_elementwise() {
                 *takes = Takes::Alike;
             }
         }
@@ -138,13 +137,13 @@ impl Program {
             return;
         }
         let shape = self.shape(result);
-        let is_whole = |slot: Slot| match (shape, self.shape(slot)) {
-            (Some(shape), Some(other)) => same_shape(shape, other),
-            _ => false,
-        };
         for (takes, slot) in orders.operands.iter_mut().zip(&pointwise.operands) {
-            // What broadcasts, or may, is read in rows.
-            *takes = if is_whole(*slot) { Takes::Alike } else { Takes::Rows };
+            let is_whole = match (shape, self.shape(*slot)) {
+                (Some(shape), Some(other)) => same_shape(shape, other),
+                _ => false,
+            };
+            // An operand that may broadcast is read in rows.
+            *takes = if is_whole { Takes::Alike } else { Takes::Rows };
         }
         if orders.operands.contains(&Takes::Alike) {
             orders.outputs[0] = Takes::Alike;
@@ -192,7 +191,7 @@ impl Program {
         }
     }
 
-    /// Whether a part of a value has all of its images and pixels.
+    /// Whether a part has all images and pixels of a value.
     fn cuts_channels_only(&self, whole: Slot, part: Slot) -> bool {
         let (Some(whole), Some(part)) = (self.shape(whole), self.shape(part)) else {
             return false;
@@ -203,18 +202,18 @@ impl Program {
     }
 }
 
-/// Whether images have one pixel, which lies in rows as with channels last.
+/// Whether images have one pixel, for which both orders are equal.
 fn is_pixel(shape: &Shape) -> bool {
     shape.iter().skip(2).all(|dim| dim.known() == Some(1))
 }
 
-/// Whether axis 1 becomes the last one and all others keep their order.
+/// Whether axis 1 moves to the end and all others keep their order.
 fn is_to_last(order: &[usize]) -> bool {
     let rank = order.len();
     rank >= 3 && order[0] == 0 && order[rank - 1] == 1 && (1..rank - 1).all(|i| order[i] == i + 1)
 }
 
-/// Whether the last axis becomes axis 1 and all others keep their order.
+/// Whether the last axis moves to axis 1 and all others keep their order.
 fn is_from_last(order: &[usize]) -> bool {
     let rank = order.len();
     rank >= 3 && order[0] == 0 && order[1] == rank - 1 && (2..rank).all(|i| order[i] == i - 1)

@@ -27,7 +27,7 @@ use super::{
 /// Limit: elements of constants that are shown.
 const SHOWN: usize = 8;
 
-/// `%7`
+/// Prints `%7`.
 impl Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "%{}", self.0)
@@ -35,7 +35,7 @@ impl Display for Slot {
 }
 
 impl Program {
-    /// The program as text. What nothing reads is left out.
+    /// Prints the program. Leaves out values without readers.
     pub(crate) fn text(&self, resolved: &Resolved) -> String {
         let model = resolved.model();
         let mut text = self.lines(resolved);
@@ -47,7 +47,7 @@ impl Program {
         text
     }
 
-    /// Returns a line for each input, constant and step.
+    /// Prints a line for each input, constant and step.
     pub(super) fn lines(&self, resolved: &Resolved) -> String {
         let model = resolved.model();
         let mut text = String::new();
@@ -58,7 +58,7 @@ impl Program {
             is_read[slot.index()] = true;
         }
         for slot in self.inputs.iter().flatten() {
-            let _ = writeln!(text, "in    {}{} '{}'", slot, self.typed(*slot), name(*slot));
+            let _ = writeln!(text, "in    {}{} '{}'", slot, self.describe_type(*slot), name(*slot));
         }
         for slot in (0..self.values.len()).map(|index| Slot(index as u32)) {
             let Some(constant) =
@@ -66,7 +66,7 @@ impl Program {
             else {
                 continue;
             };
-            let _ = write!(text, "const {}{}", slot, self.typed(slot));
+            let _ = write!(text, "const {}{}", slot, self.describe_type(slot));
             match constant {
                 Constant::Small(tensor) => {
                     let _ = write!(text, " = {}", Few(tensor));
@@ -96,7 +96,7 @@ impl Program {
         for (index, output) in step.outputs.iter().enumerate() {
             let comma = if index > 0 { ", " } else { "" };
             let _ = match output {
-                Some(slot) => write!(text, "{comma}{slot}{}", self.typed(*slot)),
+                Some(slot) => write!(text, "{comma}{slot}{}", self.describe_type(*slot)),
                 None => write!(text, "{comma}_"),
             };
         }
@@ -110,8 +110,8 @@ impl Program {
         text.push('\n');
     }
 
-    /// `: float[N, 8]`, or nothing, and the order if that is not the standard's.
-    fn typed(&self, slot: Slot) -> String {
+    /// Prints `: float[N, 8]`, or nothing if unknown, and an order other than rows.
+    fn describe_type(&self, slot: Slot) -> String {
         let value = self.value(slot);
         let ty = value.ty.as_ref().map(|ty| format!(": {ty}")).unwrap_or_default();
         match value.order {
@@ -121,7 +121,7 @@ impl Program {
     }
 }
 
-/// An operation, and the operator of the node that it was made from.
+/// Operation, and the operator of the node that it was made from.
 struct Printed<'a>(&'a Op, &'a str);
 
 impl Display for Printed<'_> {
@@ -216,9 +216,9 @@ impl Display for Printed<'_> {
             Op::Reorder(reorder) => write!(f, "reorder {}", reorder.x),
             Op::Fill(fill) => write!(f, "fill {} in shape {}", Few(&fill.one), fill.shape),
             Op::Region(region) => {
-                let list = |slots: &[Slot]| slots.iter().copied().map(Some).collect::<Operands>();
+                let captures: Operands = region.captures.iter().copied().map(Some).collect();
                 region_kind(f, &region.kind)?;
-                write!(f, " with ({})", List(&list(&region.captures)))
+                write!(f, " with ({})", List(&captures))
             }
             Op::Opaque(opaque) => write!(f, "{operator} {}", List(&opaque.operands)),
         }
@@ -249,7 +249,7 @@ fn batch_norm(f: &mut fmt::Formatter<'_>, norm: &BatchNorm) -> fmt::Result {
     }
 }
 
-/// Registers of operands have the names of these, and constants are told; results are numbered.
+/// Names a register: by its operand, by the constant's value, or by the number of the result.
 fn register(operands: &[Slot], constants: &[Tensor], number: u32) -> String {
     match (number as usize).checked_sub(operands.len()) {
         None => operands[number as usize].to_string(),
@@ -373,7 +373,7 @@ impl Display for Numbers {
     }
 }
 
-/// Numbers, of which few are shown, as floats.
+/// Numbers as floats, the first few of them.
 struct FewNumbers<'a>(&'a [f64]);
 
 impl Display for FewNumbers<'_> {
@@ -405,7 +405,7 @@ fn link(f: &mut fmt::Formatter<'_>, link: &Link, operands: &[Slot]) -> fmt::Resu
     }
 }
 
-/// Operands with commas; `_` for one that is left out.
+/// Operands with commas; `_` for an omitted one.
 struct List<'a>(&'a Operands);
 
 impl Display for List<'_> {
@@ -421,7 +421,7 @@ impl Display for List<'_> {
     }
 }
 
-/// The elements of a tensor of few.
+/// Elements of a small tensor.
 struct Few<'a>(&'a Tensor);
 
 impl Display for Few<'_> {

@@ -1,32 +1,31 @@
-//! Nodes with inner graphs: the graphs as programs, and what decides which of them run how often.
+//! Regions: nodes with inner graphs, with the graphs as programs.
 
 use super::{Program, Slot};
 
-/// The inner graphs of a node, as programs.
+/// Inner graphs of a node, as programs.
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) kind: RegionKind,
-    /// What the bodies read of the programs around them. The last inputs of each body are these, in
-    /// this order.
+    /// Values of enclosing programs that the bodies read. The last inputs of each body are these,
+    /// in order.
     pub(crate) captures: Vec<Slot>,
     pub(crate) bodies: Vec<Program>,
 }
 
-/// Which bodies of a region run, how often, and on what.
+/// Rule that decides which bodies of a region run, how often, and on which values.
 #[derive(Debug)]
 pub(crate) enum RegionKind {
-    /// The first if the condition is true, the second if it is false. The bodies have no inputs
-    /// besides the captures.
+    /// The first body runs if the condition is true, the second if it is false. The bodies have no
+    /// inputs besides the captures.
     If { condition: Slot },
-    /// The body runs until there have been as many iterations as the trip count says, or the
-    /// condition is false. Its inputs are the number of the iteration, the condition, and the
-    /// carried values; its outputs the condition, the carried values for the next iteration, and
-    /// what is stacked.
+    /// The body runs until the trip count is reached or the condition is false. Its inputs are the
+    /// number of the iteration, the condition, and the carried values; its outputs the condition,
+    /// the next carried values, and the stacked values.
     Loop { trip_count: Option<Slot>, condition: Option<Slot>, carried: Vec<Slot> },
-    /// The body runs once for each slice of what is scanned. Its inputs are the carried values,
-    /// then the slices; its outputs the carried values for the next iteration, then what is
-    /// stacked. With lengths there is a batch: each of the operands has one more axis in front, and
-    /// everything is done for each sequence of it.
+    /// The body runs once for each slice of the scanned values. Its inputs are the carried values,
+    /// then the slices; its outputs the next carried values, then the stacked values. With lengths
+    /// there is a batch: each operand has a leading axis, and the body runs for each of its
+    /// sequences.
     Scan {
         lengths: Option<Slot>,
         carried: Vec<Slot>,
@@ -35,21 +34,21 @@ pub(crate) enum RegionKind {
     },
 }
 
-/// How slices follow each other.
+/// Axis and direction of slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Along {
-    /// Counted from the end if it is negative.
+    /// Axis, counted from the end if it is negative.
     pub(crate) axis: i64,
     pub(crate) is_backward: bool,
 }
 
 impl Along {
-    /// One after the other along the first axis.
+    /// Forward along the first axis.
     pub(crate) const FIRST: Along = Along { axis: 0, is_backward: false };
 }
 
 impl RegionKind {
-    /// The attributes with the graphs of the bodies, in the order of these.
+    /// Returns the names of the attributes that hold the bodies, in order.
     pub(crate) fn attributes(&self) -> &'static [&'static str] {
         match self {
             RegionKind::If { .. } => &["then_branch", "else_branch"],
@@ -62,8 +61,8 @@ impl RegionKind {
         !matches!(self, RegionKind::If { .. })
     }
 
-    /// What a region reads besides the captures, in the order in which a run finds it.
-    pub(super) fn each_operand(&self, mut see: impl FnMut(Option<Slot>)) {
+    /// Calls `see` for the operands besides the captures, in the order of a run.
+    pub(super) fn visit_operands(&self, mut see: impl FnMut(Option<Slot>)) {
         match self {
             RegionKind::If { condition } => see(Some(*condition)),
             RegionKind::Loop { trip_count, condition, carried } => {
@@ -79,8 +78,8 @@ impl RegionKind {
         }
     }
 
-    /// Lets these be changed.
-    pub(super) fn each_operand_mut(&mut self, mut see: impl FnMut(Option<&mut Slot>)) {
+    /// Calls `see` for the operands besides the captures, to change them.
+    pub(super) fn visit_operands_mut(&mut self, mut see: impl FnMut(Option<&mut Slot>)) {
         match self {
             RegionKind::If { condition } => see(Some(condition)),
             RegionKind::Loop { trip_count, condition, carried } => {
@@ -96,7 +95,7 @@ impl RegionKind {
         }
     }
 
-    /// How many operands there are besides the captures.
+    /// Returns the number of operands besides the captures.
     pub(crate) fn operand_count(&self) -> usize {
         match self {
             RegionKind::If { .. } => 1,
@@ -107,7 +106,7 @@ impl RegionKind {
         }
     }
 
-    /// How many inputs a body has besides the captures.
+    /// Returns the number of inputs of a body besides the captures.
     pub(crate) fn input_count(&self) -> usize {
         match self {
             RegionKind::If { .. } => 0,
@@ -116,7 +115,7 @@ impl RegionKind {
         }
     }
 
-    /// How many values are carried from iteration to iteration.
+    /// Returns the number of carried values.
     pub(crate) fn carried_count(&self) -> usize {
         match self {
             RegionKind::If { .. } => 0,
@@ -124,7 +123,8 @@ impl RegionKind {
         }
     }
 
-    /// The first of the operands that are carried, and of the inputs of the body.
+    /// Returns the index of the first carried value among the operands, and among the inputs of the
+    /// body.
     pub(crate) fn first_carried(&self) -> usize {
         match self {
             RegionKind::If { .. } | RegionKind::Scan { .. } => 0,
@@ -132,7 +132,7 @@ impl RegionKind {
         }
     }
 
-    /// The outputs of a body that are not for the outside: the condition.
+    /// Returns the number of outputs of a body that the region does not output: the condition.
     pub(crate) fn kept_outputs(&self) -> usize {
         match self {
             RegionKind::If { .. } | RegionKind::Scan { .. } => 0,

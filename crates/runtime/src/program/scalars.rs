@@ -1,9 +1,8 @@
-//! Functions of single elements, one after the other, in one step.
+//! Sequence of functions of single elements, in one step.
 //!
-//! Loops count, compare and index: many small steps, each of which takes longer to begin than to
-//! compute. As one step they are a list of instructions over registers. Registers are numbered:
-//! first those of the operands, in order, then those of constants, then one for the result of each
-//! instruction.
+//! Loops count, compare and index: many small steps, each of which takes longer to start than to
+//! compute. As one step they are instructions over registers. Registers are numbered: operands in
+//! order, then constants, then one for the result of each instruction.
 
 use sardonyx_kernels::elementwise::{Binary, Unary};
 use sardonyx_model::Type;
@@ -16,25 +15,24 @@ use super::{Conversion, Program, Slot, Test};
 /// Instructions over single elements.
 #[derive(Debug)]
 pub(crate) struct Scalars {
-    /// Each is a tensor of one element.
+    /// Operands, each a tensor of one element.
     pub(crate) operands: SmallVec<[Slot; 4]>,
     /// Tensors of one element.
     pub(crate) constants: Vec<Tensor>,
     pub(crate) instructions: Vec<Instruction>,
-    /// By output of the step.
+    /// Register and rank of each output of the step.
     pub(crate) outputs: SmallVec<[ScalarOutput; 2]>,
 }
 
-/// A register as a tensor.
+/// Register that becomes a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScalarOutput {
     pub(crate) register: u32,
-    /// How many axes it has, of one element each.
+    /// Number of axes, of one element each.
     pub(crate) rank: usize,
 }
 
-/// A function, and the registers that it reads. The second means nothing for a function of one
-/// element.
+/// Function and the registers that it reads. A function of one element ignores the second.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Instruction {
     pub(crate) function: ScalarFunction,
@@ -42,7 +40,7 @@ pub(crate) struct Instruction {
     pub(crate) b: u32,
 }
 
-/// A function of one or two elements.
+/// Function of one or two elements.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ScalarFunction {
     Unary(Unary, DataType),
@@ -52,7 +50,7 @@ pub(crate) enum ScalarFunction {
 }
 
 impl ScalarFunction {
-    /// How many elements it reads.
+    /// Returns the number of elements that it reads.
     pub(crate) fn arity(self) -> usize {
         match self {
             ScalarFunction::Unary(..) | ScalarFunction::Cast(_) => 1,
@@ -61,7 +59,7 @@ impl ScalarFunction {
         }
     }
 
-    /// The type of the elements that it reads, and that of its result.
+    /// Returns the type of its arguments, and that of its result.
     pub(crate) fn types(self) -> (DataType, DataType) {
         match self {
             ScalarFunction::Unary(_, elem) | ScalarFunction::Binary(_, elem) => (elem, elem),
@@ -72,7 +70,8 @@ impl ScalarFunction {
     }
 }
 
-/// Element type and rank of a type of tensors of one element, whatever the inputs are.
+/// Returns element type and rank of a type whose tensors have one element for all sizes of the
+/// inputs.
 pub(crate) fn single(ty: &Type) -> Option<(DataType, usize)> {
     let Type::Tensor(tensor) = ty else { return None };
     let shape = tensor.shape.as_ref()?;
@@ -81,7 +80,7 @@ pub(crate) fn single(ty: &Type) -> Option<(DataType, usize)> {
 }
 
 impl Program {
-    /// The element type of a value that is a tensor of one element, whatever the inputs are.
+    /// Returns the element type of a value that has one element for all sizes of the inputs.
     pub(crate) fn single(&self, slot: Slot) -> Option<DataType> {
         single(self.value(slot).ty.as_ref()?).map(|(elem, _)| elem)
     }

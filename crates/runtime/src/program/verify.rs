@@ -1,4 +1,4 @@
-//! What must hold of a program before and after each rewrite.
+//! Invariants of programs, checked before and after each rewrite.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::{
     Program, Region, RegionKind, Slot, Stage, Step, Takes, Test, Truth, same_shape,
 };
 
-/// Why a program is not one: a step, if it is about one, and what does not hold.
+/// Violated invariant: the step, if it is about one, and the violation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Broken {
     pub(crate) step: Option<usize>,
@@ -28,34 +28,34 @@ impl fmt::Display for Broken {
 
 impl Program {
     /// Checks that each value is defined once and before it is read, that operands have the types,
-    /// ranks and shapes that their operation demands, and that each step names its nodes.
+    /// ranks and shapes that their operation requires, and that each step names its nodes.
     ///
     /// # Errors
     ///
-    /// The first thing that does not hold. Values are named by their slots.
+    /// The first violation. Values are named by their slots.
     pub(crate) fn verify(&self) -> Result<(), Broken> {
         Verifier { program: self, model: None }.verify()
     }
 
-    /// Like [`Program::verify`], but names values as `model` does, which the program was lowered
-    /// from.
+    /// Checks a program like [`Program::verify`], but names values as `model` does, from which it
+    /// was lowered.
     ///
     /// # Errors
     ///
-    /// The first thing that does not hold.
+    /// The first violation.
     pub(crate) fn verify_for(&self, model: &Model) -> Result<(), Broken> {
         Verifier { program: self, model: Some(model) }.verify()
     }
 }
 
-/// A program that is being verified, and the names of its values.
+/// Program that is verified, and the names of its values.
 pub(super) struct Verifier<'a> {
     pub(super) program: &'a Program,
     pub(super) model: Option<&'a Model>,
 }
 
 impl Verifier<'_> {
-    /// Name of a value for a message: that of the model, or the slot.
+    /// Names a value for a message: as in the model, or by its slot.
     pub(super) fn name(&self, slot: Slot) -> String {
         let value = self.program.values.get(slot.index());
         match self.model.zip(value) {
@@ -66,7 +66,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Message about a value of another element type than `wanted`.
+    /// Describes a value of another element type than `wanted`.
     fn not_of_type(&self, slot: Slot, wanted: DataType) -> String {
         format!("{} is not of type {wanted}", self.name(slot))
     }
@@ -126,8 +126,9 @@ impl Verifier<'_> {
             }
         }
         for slot in &program.outputs {
-            let is_there = |slot: Slot| defined[slot.index()] || self.program.is_constant(slot);
-            if slot.index() >= defined.len() || !is_there(*slot) {
+            let is_computed = slot.index() < defined.len()
+                && (defined[slot.index()] || self.program.is_constant(*slot));
+            if !is_computed {
                 return Err(outside(format!("the output {} is not computed", self.name(*slot))));
             }
             if self.program.value(*slot).order != Order::Rows {
@@ -137,7 +138,7 @@ impl Verifier<'_> {
         self.contradiction_at_the_end().map_or(Ok(()), |what| Err(outside(what)))
     }
 
-    /// A value that does not have the order in which a step takes or gives it.
+    /// Finds a value in another order than its step accepts.
     fn other_order(&self, step: &Step) -> Option<String> {
         let orders = self.program.orders_of(step);
         let operands = step.op.operands();
@@ -157,7 +158,7 @@ impl Verifier<'_> {
         })
     }
 
-    /// What an operation demands of its operands and does not get.
+    /// Finds a contradiction between an operation and its operands or outputs.
     fn contradiction(&self, op: &Op, outputs: &[Option<Slot>]) -> Option<String> {
         let result = outputs.first().copied().flatten();
         match op {
@@ -165,26 +166,26 @@ impl Verifier<'_> {
             Op::Conv(conv) => self.contradiction_in_conv(conv, result),
             Op::WeightGradient(gradient) => {
                 let slots = [gradient.x, gradient.dy].into_iter().chain(result);
-                self.of_other_type(slots, DataType::Float)
+                self.find_other_type(slots, DataType::Float)
             }
             Op::ScatterAdd(scatter) => {
                 let slots = [scatter.data, scatter.updates].into_iter().chain(result);
-                self.of_other_type(slots, scatter.elem)
+                self.find_other_type(slots, scatter.elem)
             }
             Op::PoolGradient(gradient) => {
                 if gradient.size == 0 {
                     return Some("an image has no element".to_string());
                 }
-                let other = self.of_other_type([gradient.places], DataType::Int64);
+                let other = self.find_other_type([gradient.places], DataType::Int64);
                 let slots = [gradient.dy].into_iter().chain(result);
-                other.or_else(|| self.of_other_type(slots, gradient.elem))
+                other.or_else(|| self.find_other_type(slots, gradient.elem))
             }
             Op::Pointwise(pointwise) => {
                 if pointwise.links.is_empty() {
                     return Some("no function is applied".to_string());
                 }
                 let slots = pointwise.operands.iter().copied().chain(result);
-                if let Some(other) = self.of_other_type(slots, pointwise.elem) {
+                if let Some(other) = self.find_other_type(slots, pointwise.elem) {
                     return Some(other);
                 }
                 let beyond = pointwise.links.iter().find_map(|link| match link {
@@ -197,10 +198,10 @@ impl Verifier<'_> {
             }
             Op::Truth(truth) => self.contradiction_in_truth(truth, result),
             Op::Select(select) => {
-                let other = self.of_other_type([select.condition], DataType::Bool);
+                let other = self.find_other_type([select.condition], DataType::Bool);
                 let elem = self.program.elem(select.x)?;
                 let slots = [select.y].into_iter().chain(result);
-                other.or_else(|| self.of_other_type(slots, elem))
+                other.or_else(|| self.find_other_type(slots, elem))
             }
             Op::Cast(cast) => {
                 let Conversion { from, to, .. } = cast.conversion;
@@ -279,8 +280,8 @@ impl Verifier<'_> {
             .map(|(slot, wanted)| self.not_of_type(slot, wanted))
     }
 
-    /// The first value that has another element type.
-    pub(super) fn of_other_type(
+    /// Describes the first value of another element type than `wanted`.
+    pub(super) fn find_other_type(
         &self,
         slots: impl IntoIterator<Item = Slot>,
         wanted: DataType,
@@ -306,9 +307,10 @@ impl Verifier<'_> {
         if let Some((slot, wanted)) = of_other_type {
             return Some(self.not_of_type(slot, wanted));
         }
-        let is_matrix = |slot: Slot| self.program.shape(slot).is_none_or(|shape| shape.len() == 2);
         if product.form == ProductForm::Gemm
-            && let Some(slot) = [product.a, product.b].into_iter().find(|slot| !is_matrix(*slot))
+            && let Some(slot) = [product.a, product.b]
+                .into_iter()
+                .find(|slot| self.program.shape(*slot).is_some_and(|shape| shape.len() != 2))
         {
             return Some(format!("{} is not a matrix", self.name(slot)));
         }
@@ -349,8 +351,7 @@ impl Verifier<'_> {
         self.contradiction_after(&conv.epilogue.0, result, |_| Some(1))
     }
 
-    /// What a region demands: bodies have what the region captures as inputs, and all of its
-    /// outputs.
+    /// Finds a contradiction in a region: bodies must have the captures as inputs, and all outputs.
     fn contradiction_of_region(&self, region: &Region, outputs: &[Option<Slot>]) -> Option<String> {
         let kind = &region.kind;
         let (condition, other) = match kind {
@@ -394,8 +395,8 @@ impl Verifier<'_> {
         })
     }
 
-    /// What the stages of an epilogue demand and do not get; the result has the shape that it has
-    /// in all stages. `axis_of` is the axis of a shape along which there are numbers.
+    /// Finds a contradiction in the stages of an epilogue; the result has one shape in all stages.
+    /// `axis_of` returns the axis of a shape along which numbers apply.
     fn contradiction_after(
         &self,
         stages: &[Stage],
@@ -404,7 +405,7 @@ impl Verifier<'_> {
     ) -> Option<String> {
         let result = result?;
         stages.iter().find_map(|stage| match stage {
-            // The result may have other dimensions after it was written.
+            // The result may be reshaped after it is written.
             Stage::Add(slot) | Stage::Mul(slot) => {
                 let (elem, wanted) = (self.program.elem(*slot)?, self.program.elem(result)?);
                 (elem != wanted).then(|| {
@@ -422,7 +423,7 @@ impl Verifier<'_> {
         })
     }
 
-    /// Why numbers are not as many as an axis is long.
+    /// Describes numbers whose count differs from the size of an axis.
     fn other_count(&self, numbers: &Numbers, size: Option<usize>) -> Option<String> {
         let found = match numbers {
             Numbers::One(_) => return None,
@@ -468,7 +469,7 @@ pub(super) mod tests {
     const Y: Slot = Slot(4);
     const C: Slot = Slot(5);
 
-    /// `y = relu(a x w + b)`: of three inputs, a constant, a value between and an output.
+    /// Makes `y = relu(a x w + b)`: two inputs, a constant, an intermediate value and an output.
     fn valid() -> Program {
         let value = |index: usize, dims: [i64; 2], constant: Option<Constant>| Value {
             value: ValueId::new(index),
@@ -508,7 +509,7 @@ pub(super) mod tests {
         Stage::Scale { by, axis }
     }
 
-    fn known(count: usize) -> Numbers {
+    fn constants(count: usize) -> Numbers {
         Numbers::Known(vec![1.0; count].into())
     }
 
@@ -519,7 +520,7 @@ pub(super) mod tests {
     fn product_with(change: impl FnOnce(&mut Product)) -> Op {
         let mut product = Product {
             form: ProductForm::MatMul,
-            types: ProductTypes::of(DataType::Float),
+            types: ProductTypes::uniform(DataType::Float),
             a: A,
             b: W,
             a_zero_point: None,
@@ -543,7 +544,7 @@ pub(super) mod tests {
         pointwise(DataType::Float, vec![Link::Unary(Unary::Relu)], &[of])
     }
 
-    /// Both branches negate `P`.
+    /// Makes a region whose branches both negate `P`.
     fn region(condition: Slot, change: impl FnOnce(&mut Region)) -> Op {
         let value = || Value {
             value: ValueId::new(3),
@@ -580,7 +581,7 @@ pub(super) mod tests {
 
     type Break = fn(&mut Program);
 
-    /// What is done to a valid program, and what is found.
+    /// Changes of a valid program, and the violations that they cause.
     const BROKEN: [(Break, &str); 36] = [
         (|p| p.steps.swap(0, 1), "step 0: %3 is read before it is computed"),
         (|p| p.steps.truncate(1), "the output %4 is not computed"),
@@ -639,7 +640,7 @@ pub(super) mod tests {
         ),
         (
             |p| {
-                let stage = scale(known(6), 1);
+                let stage = scale(constants(6), 1);
                 p.steps[0].op = product_with(|product| product.epilogue.0[0] = stage);
             },
             "step 0: it is a product, and scaled by more than one number",
@@ -743,8 +744,8 @@ pub(super) mod tests {
         Op::BatchNorm(Box::new(BatchNorm { elem, x: P, parameters }))
     }
 
-    /// The same program with a convolution of five columns, some stages, and `b` for its bias if
-    /// `has_bias`.
+    /// Makes the program of [`valid`] with a convolution of five columns, some stages, and `b` as
+    /// bias if `has_bias`.
     fn convolving(has_bias: bool, stages: Vec<Stage>) -> Program {
         let mut program = valid();
         let ty = |dims: &[i64]| Some(Type::tensor(DataType::Float, dims.iter().copied()));
@@ -777,9 +778,9 @@ pub(super) mod tests {
         let value = || Numbers::Value(B);
         for (has_bias, b_is_constant, stages, expected) in [
             (true, false, vec![], None),
-            (true, true, vec![scale(known(6), 1), bias(known(6), 1)], None),
-            (false, false, vec![scale(known(6), 1), bias(value(), 1)], None),
-            (false, true, vec![bias(known(6), 1), scale(value(), 1)], None),
+            (true, true, vec![scale(constants(6), 1), bias(constants(6), 1)], None),
+            (false, false, vec![scale(constants(6), 1), bias(value(), 1)], None),
+            (false, true, vec![bias(constants(6), 1), scale(value(), 1)], None),
             (false, false, vec![scale(Numbers::One(0.5), 1)], None),
             (false, false, vec![scale(value(), 1)], Some("the factor is not a constant")),
             (
@@ -788,21 +789,36 @@ pub(super) mod tests {
                 vec![scale(Numbers::One(f32::INFINITY), 1)],
                 Some("a factor is not finite"),
             ),
-            (true, false, vec![scale(known(6), 1)], Some("the bias to scale is not a constant")),
+            (
+                true,
+                false,
+                vec![scale(constants(6), 1)],
+                Some("the bias to scale is not a constant"),
+            ),
             (
                 false,
                 false,
-                vec![bias(value(), 1), scale(known(6), 1)],
+                vec![bias(value(), 1), scale(constants(6), 1)],
                 Some("the bias to scale is not a constant"),
             ),
             (
                 true,
                 false,
-                vec![bias(known(6), 1)],
+                vec![bias(constants(6), 1)],
                 Some("there is a bias already, and not both are constants"),
             ),
-            (false, false, vec![scale(known(5), 1)], Some("there are 5 numbers for an axis of 6")),
-            (false, false, vec![bias(known(5), 2)], Some("its numbers are not those of axis 2")),
+            (
+                false,
+                false,
+                vec![scale(constants(5), 1)],
+                Some("there are 5 numbers for an axis of 6"),
+            ),
+            (
+                false,
+                false,
+                vec![bias(constants(5), 2)],
+                Some("its numbers are not those of axis 2"),
+            ),
         ] {
             let mut program = convolving(has_bias, stages);
             if b_is_constant {

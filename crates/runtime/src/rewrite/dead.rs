@@ -1,9 +1,9 @@
-//! Dead steps: those whose results nothing reads.
+//! Dead code elimination: removes steps whose results have no readers.
 
 use super::Note;
 use crate::program::{Op, Program, Region};
 
-/// Leaves out steps whose results nothing reads, and results that nothing reads.
+/// Removes steps without readers, and single results without readers.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     for step in &mut program.steps {
         if let Op::Region(region) = &mut step.op {
@@ -28,12 +28,12 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     Vec::new()
 }
 
-/// Leaves out captures that no body reads any more.
+/// Removes captures that no body reads any more.
 fn forget_captures(region: &mut Region) {
     for body in &mut region.bodies {
         let mut is_read = vec![false; body.values.len()];
         for step in &body.steps {
-            step.op.each_operand(|slot| slot.into_iter().for_each(|s| is_read[s.index()] = true));
+            step.op.visit_operands(|slot| slot.into_iter().for_each(|s| is_read[s.index()] = true));
         }
         body.outputs.iter().for_each(|slot| is_read[slot.index()] = true);
         for input in &mut body.inputs {
@@ -41,17 +41,19 @@ fn forget_captures(region: &mut Region) {
         }
     }
     let own = region.kind.input_count();
-    let is_read = |input: usize| region.bodies.iter().any(|body| body.inputs[input].is_some());
-    // What an iteration is given has its position.
+    // Inputs of an iteration keep their positions.
     let all = own + region.captures.len();
-    let read: Vec<bool> = (0..all).map(|input| input < own || is_read(input)).collect();
+    let bodies = &region.bodies;
+    let read: Vec<bool> = (0..all)
+        .map(|input| input < own || bodies.iter().any(|body| body.inputs[input].is_some()))
+        .collect();
     keep(&mut region.captures, &read[own..]);
     for body in &mut region.bodies {
         keep(&mut body.inputs, &read);
     }
 }
 
-/// Keeps the items whose place `kept` names.
+/// Keeps the items marked in `kept`.
 fn keep<T>(items: &mut Vec<T>, kept: &[bool]) {
     let mut kept = kept.iter().copied();
     items.retain(|_| kept.next().unwrap_or(true));

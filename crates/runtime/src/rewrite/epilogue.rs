@@ -1,56 +1,55 @@
-//! Epilogue fusion: what only reads the result of a product, a convolution or an attention is done
-//! before that result is written.
+//! Epilogue fusion: applies operations that only read the result of a product, a convolution or an
+//! attention before that result is written.
 //!
 //! `MatMul -> Add -> Gelu` becomes one step: the sum with a vector becomes a bias, and the function
-//! the last thing that happens before an element is stored. `Conv -> BatchNormalization -> Relu`
-//! becomes one as well: the factor of each channel will be multiplied into the weights, the summand
-//! is a bias. A step joins only if it is the sole reader and nothing else wants the value in
-//! between. Steps that only give the value other dimensions do not stand in the way: they happen
-//! afterwards.
+//! is applied last before an element is stored. `Conv -> BatchNormalization -> Relu` becomes one as
+//! well: the scale of each channel is folded into the weights, the shift is a bias. A step is
+//! absorbed only if it is the sole reader of the value in between. Reshapes in between are allowed:
+//! they move after the fused step.
 
 use sardonyx_kernels::elementwise::{Binary, Unary};
 use sardonyx_kernels::gemm::Activation;
 use sardonyx_tensor::{DataType, Dims};
 use smallvec::{SmallVec, smallvec};
 
-use super::{Note, Readers, put_together, taken_apart};
+use super::{Note, Readers, put_steps, take_steps};
 use crate::ops::limits;
 use crate::program::{
     BatchNorm, Conv, Link, Numbers, Op, Parameters, Pointwise, Product, Program, Slot, Stage, Step,
     is_vector_along, same_shape,
 };
 
-/// What another step does to a result.
+/// Operation on a result.
 enum Next {
-    /// In order.
+    /// Stages of an epilogue, in order.
     Stages(SmallVec<[Stage; 2]>),
-    /// Another order of the axes.
+    /// Permutation of the axes.
     Permute(Dims),
 }
 
-/// A step and the reshapes that follow it at once.
-struct Item {
+/// Step and the reshapes directly after it.
+struct ViewedStep {
     step: Step,
     views: Vec<Step>,
 }
 
-impl Item {
-    /// Where the result is after all views.
+impl ViewedStep {
+    /// Returns the slot of the result after all views.
     fn result(&self) -> Option<Slot> {
         self.views.last().unwrap_or(&self.step).outputs.first().copied().flatten()
     }
 }
 
-/// Lets every step that can take over what follows it.
+/// Fuses operations into the epilogues of the steps before them.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut readers = Readers::new(program);
-    // An item moves to the place of what joins it, where everything that it reads then exists.
-    let mut items: Vec<Option<Item>> = taken_apart(program)
+    // An item moves to the position of the step that it absorbs, where all operands of that exist.
+    let mut items: Vec<Option<ViewedStep>> = take_steps(program)
         .into_iter()
-        .map(|step| step.map(|step| Item { step, views: Vec::new() }))
+        .map(|step| step.map(|step| ViewedStep { step, views: Vec::new() }))
         .collect();
-    // By place: whether an item has come here and takes over nothing more.
+    // Whether the item at each position has moved there and absorbs nothing more.
     let mut is_done = vec![false; items.len()];
     for index in 0..items.len() {
         if is_done[index] {
@@ -63,20 +62,20 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
             };
             let joins = found.next.and_then(|next| accept(program, &mut item.step.op, next));
             if let Err(why) = joins {
-                notes.push(Note::missed(&item.step, &tail.step, why));
+                notes.push(Note::near_miss(&item.step, &tail.step, why));
                 (items[at], items[found.at]) = (Some(item), Some(tail));
                 break;
             }
             for view in found.views {
                 item.views.extend(items[view].take().map(|view| view.step));
             }
-            notes.push(Note::joined(&item.step, &tail.step));
+            notes.push(Note::fused(&item.step, &tail.step));
             item.step.origins.extend(tail.step.origins);
             let last = item.views.last_mut().unwrap_or(&mut item.step);
             last.outputs[0] = tail.step.outputs[0];
             item.views.extend(tail.views);
             for slot in item.step.op.operands().into_iter().flatten() {
-                readers.moved(slot, at, found.at);
+                readers.replace(slot, at, found.at);
             }
             at = found.at;
             items[at] = Some(item);
@@ -86,11 +85,11 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let all = items.into_iter().flatten();
     let steps = all.flat_map(|item| std::iter::once(item.step).chain(item.views));
     let steps = steps.map(Some).collect();
-    put_together(program, steps);
+    put_steps(program, steps);
     notes
 }
 
-/// Makes a part of a step what follows it, or says why its kernels cannot do that.
+/// Absorbs the next operation into a step, or returns the reason why its kernels cannot apply it.
 fn accept(program: &Program, op: &mut Op, next: Next) -> Result<(), &'static str> {
     match (op, next) {
         (Op::Product(product), Next::Stages(stages)) => {
@@ -132,7 +131,7 @@ fn accept_in_product(product: &mut Product, stage: Stage) -> Result<(), &'static
         Stage::Bias { by: Numbers::One(_), .. } => {
             return Err("the summand is neither a vector nor of the same shape");
         }
-        // C takes the place of a bias, and nothing scales it afterwards.
+        // C takes the place of a bias, and a scale after it is not supported.
         Stage::Scale { .. } | Stage::Bias { .. } if product.addend.is_some() => {
             return Err("the product adds C already");
         }
@@ -143,7 +142,7 @@ fn accept_in_product(product: &mut Product, stage: Stage) -> Result<(), &'static
     product.epilogue.push(stage)
 }
 
-/// Adds stages to a convolution. It may be left with some of them if it does not take all.
+/// Adds stages to a convolution. On failure some of them may have been added.
 fn accept_in_conv(
     program: &Program,
     conv: &mut Conv,
@@ -156,22 +155,21 @@ fn accept_in_conv(
     program.check_channels(conv)
 }
 
-/// What may join a step.
-struct Found {
-    /// Reshapes between, in order.
+/// Candidate for fusion into a step.
+struct FusionCandidate {
+    /// Reshapes in between, in order.
     views: SmallVec<[usize; 2]>,
     at: usize,
     next: Result<Next, &'static str>,
 }
 
-/// The step that follows a step, and what it does to its result; `None` if that is nothing that
-/// could ever join.
+/// Returns the step after a step, and its operation; `None` if it is not a candidate at all.
 fn next(
     program: &Program,
-    items: &[Option<Item>],
+    items: &[Option<ViewedStep>],
     index: usize,
     readers: &Readers,
-) -> Option<Found> {
+) -> Option<FusionCandidate> {
     let item = items[index].as_ref()?;
     if !matches!(item.step.op, Op::Product(_) | Op::Conv(_) | Op::Attention(_)) {
         return None;
@@ -179,13 +177,13 @@ fn next(
     let mut value = item.result()?;
     let mut views = SmallVec::new();
     loop {
-        let (at, is_alone) = match *readers.of(value) {
+        let (at, is_alone) = match *readers.readers(value) {
             [at] => (at, true),
-            // What several steps read is told of with the first that might have joined.
+            // A value with several readers is noted with the first that might have been absorbed.
             [at, ..] => (at, false),
             [] => return None,
         };
-        // Outputs of the graph have a reader that is no step.
+        // An output of the graph has a reader that is not a step.
         let at = at as usize;
         let step = &items.get(at)?.as_ref()?.step;
         if let Op::Move(moved) = &step.op
@@ -199,25 +197,25 @@ fn next(
         }
         let is_reshaped = !views.is_empty() || !item.views.is_empty();
         let axis = axis_of(program, &item.step, value, is_reshaped);
-        let mut next = what(program, step, value, axis, is_reshaped)?;
+        let mut next = find_operation(program, step, value, axis, is_reshaped)?;
         if is_reshaped && next.as_ref().is_ok_and(|next| !keeps_images(program, &item.step, next)) {
             next = Err("the result has other dimensions before it is reshaped");
         }
         if !is_alone {
             next = Err("other steps read the result as well");
         }
-        // The item moves to this place, and nobody may want another result of it before.
+        // The item moves to this position, so no earlier step may read its other results.
         let others = item.step.outputs.iter().skip(1).flatten();
-        let mut early = others.flat_map(|slot| readers.of(*slot));
+        let mut early = others.flat_map(|slot| readers.readers(*slot));
         if early.any(|reader| (*reader as usize) < at) {
             next = Err("another result is read before");
         }
-        return Some(Found { views, at, next });
+        return Some(FusionCandidate { views, at, next });
     }
 }
 
-/// Whether a step takes what it would read for its next step: a convolution reads images of the
-/// dimensions of its own result.
+/// Whether the operands of the absorbed stages have the dimensions of the step's own result, as
+/// convolutions require.
 fn keeps_images(program: &Program, step: &Step, next: &Next) -> bool {
     let (Op::Conv(_), Next::Stages(stages)) = (&step.op, next) else { return true };
     let own = step.outputs.first().copied().flatten().and_then(|slot| program.shape(slot));
@@ -229,16 +227,17 @@ fn keeps_images(program: &Program, step: &Step, next: &Next) -> bool {
     })
 }
 
-/// The axis along which a step can multiply its result with numbers, and add some.
+/// Axis along which a step can scale its result and add biases.
 #[derive(Clone, Copy)]
 struct Axis {
-    /// Of its result.
+    /// Axis of the step's result.
     own: usize,
-    /// Of what that is after reshapes, unless these have taken the axis apart.
+    /// Axis after the reshapes, unless they split it.
     reshaped: Option<usize>,
 }
 
-/// The axis of a step whose result is `value` after reshapes; `None` for a step without one.
+/// Returns the axis of a step whose result is `value` after reshapes; `None` for a step without
+/// one.
 fn axis_of(program: &Program, step: &Step, value: Slot, is_reshaped: bool) -> Option<Axis> {
     let before = program.shape(step.outputs.first().copied().flatten()?)?;
     let after = program.shape(value)?;
@@ -251,7 +250,7 @@ fn axis_of(program: &Program, step: &Step, value: Slot, is_reshaped: bool) -> Op
             let (own, last) = (before.len().checked_sub(1)?, after.len().checked_sub(1)?);
             Some(Axis { own, reshaped: is_kept(own, last).then_some(last) })
         }
-        // With batch and channels kept, all of a channel stays together.
+        // With batch and channels kept, the elements of a channel stay together.
         Op::Conv(_) => {
             Some(Axis { own: 1, reshaped: (is_kept(0, 0) && is_kept(1, 1)).then_some(1) })
         }
@@ -259,9 +258,9 @@ fn axis_of(program: &Program, step: &Step, value: Slot, is_reshaped: bool) -> Op
     }
 }
 
-/// What a step does to `value`, or why that is not known well enough; `None` for what is neither a
-/// function of elements nor another order of axes.
-fn what(
+/// Returns the operation of a step on `value`, or the reason why it is not known well enough;
+/// `None` if it is neither pointwise nor a permutation of axes.
+fn find_operation(
     program: &Program,
     step: &Step,
     value: Slot,
@@ -287,7 +286,7 @@ fn what(
     Some(stage.map(|stage| Next::Stages(smallvec![stage])))
 }
 
-/// A normalization of channels as stages.
+/// Converts a normalization of channels to stages.
 fn normalization(
     program: &Program,
     norm: &BatchNorm,
@@ -312,7 +311,7 @@ fn normalization(
     ])
 }
 
-/// A function of elements as a stage.
+/// Converts a pointwise operation to a stage.
 fn stage(
     program: &Program,
     pointwise: &Pointwise,
@@ -328,7 +327,7 @@ fn stage(
         Link::Clip(given) => {
             let limits = limits::<f32>(given);
             let [low, high] = limits.map_err(|_| "the limits cannot be read")?;
-            // NaN limits nothing the same way everywhere, so it is left alone.
+            // Kernels clamp to NaN in different ways, so it is left alone.
             if low.is_nan() || high.is_nan() {
                 return Err("a limit is NaN");
             }
@@ -345,7 +344,7 @@ fn stage(
     Ok(Stage::Activation(activation))
 }
 
-/// The sum or the product of a value and another one.
+/// Converts a sum or product with another value to a stage.
 fn with_other(
     program: &Program,
     op: Binary,
@@ -370,7 +369,7 @@ fn with_other(
     };
     let is_vector = reshaped.is_some_and(|axis| is_vector_along(axis, other_shape, shape));
     let vector = is_vector.then_some(Numbers::Value(other));
-    let number = program.small(other).filter(|number| number.len() == 1);
+    let number = program.small_constant(other).filter(|number| number.len() == 1);
     let number = number.and_then(|number| number.to_vec::<f32>().ok()?.first().copied());
     let number = number.map(Numbers::One);
     match (op, number, vector) {
@@ -383,7 +382,7 @@ fn with_other(
     }
 }
 
-/// The function as an activation, if it is one that is computed while a product is stored.
+/// Returns the activation of a function, if products have one.
 fn activation(op: Unary) -> Option<Activation> {
     Some(match op {
         Unary::Relu => Activation::Relu,

@@ -1,40 +1,40 @@
-//! Expansions: a pointwise convolution that a depthwise one alone reads is computed inside of it.
+//! Expansion fusion: computes a pointwise convolution inside the depthwise one that is its only
+//! reader.
 //!
 //! Inverted residual blocks multiply the channels of an image by up to six, convolve each of them
-//! and bring their number down again. What is between the first two is the largest value of the
-//! block, and nothing else reads it. As one step, a band of its rows is computed into memory that
-//! stays in the second-level cache, and used up right after (see
+//! and reduce their number again. The result of the first convolution is the largest value of the
+//! block, and has no other reader. As one step, a band of its rows is computed into memory that
+//! stays in the second-level cache, and consumed right after (see
 //! [`ExpandedConv`](sardonyx_kernels::conv::ExpandedConv)).
 //!
-//! This comes after [orders](super::orders), as both must have channels last.
+//! This runs after [orders](super::orders), as both must have channels last.
 
-use super::{Note, Readers, put_together, taken_apart};
+use super::{Note, Readers, put_steps, take_steps};
 use crate::program::{Conv, Op, Order, Program, Slot, Stage, Step, Window};
 
-/// Choice: floats of an image between the two from which a band is faster than all at once: less
-/// stays in the second-level cache anyway. Constant, as the program of a model must not depend on
-/// the machine.
+/// Choice: floats of the intermediate image from which bands are faster: smaller ones stay in the
+/// second-level cache anyway. Constant, as the program of a model must not depend on the machine.
 const LEAST_FLOATS: i64 = 96 * 1024;
-/// Choice: floats of weights of the first that are at hand for each band.
+/// Choice: floats of weights of the first convolution, which each band reads.
 const MOST_WEIGHTS: i64 = 64 * 1024;
-/// Choice: floats of a row between the two of which a band has several.
+/// Choice: floats of a row of the intermediate image, so that a band has several rows.
 const LONGEST_ROW: i64 = 24 * 1024;
-/// Choice: rows of a kernel of which a band has few enough.
+/// Choice: rows of a kernel, so that a band has few more rows than needed.
 const MOST_TAPS: usize = 7;
-/// Choice: size that stands for an unknown one of an image.
+/// Choice: assumed size of an unknown axis of an image.
 const NOMINAL: i64 = 128;
 
-/// Lets depthwise convolutions take over the pointwise ones that they read.
+/// Fuses pointwise convolutions into the depthwise ones that read them.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let mut notes = Vec::new();
     let readers = Readers::new(program);
-    let mut steps = taken_apart(program);
+    let mut steps = take_steps(program);
     for index in 0..steps.len() {
         let Some(between) = steps[index].as_ref().and_then(|step| expands(program, step)) else {
             continue;
         };
-        // An output of the graph is read by a step beyond all.
-        let &[reader] = readers.of(between) else { continue };
+        // An output of the graph has a reader beyond all steps.
+        let &[reader] = readers.readers(between) else { continue };
         let Some(Some(step)) = steps.get(reader as usize) else { continue };
         if !is_depthwise_of(program, step, between) {
             continue;
@@ -43,23 +43,23 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
         else {
             continue;
         };
-        notes.push(Note::joined(second, &first));
+        notes.push(Note::fused(second, &first));
         second.origins.extend(first.origins);
         if let (Op::Conv(conv), Op::Conv(first)) = (&mut second.op, first.op) {
             conv.expansion = Some(first);
         }
     }
-    put_together(program, steps);
+    put_steps(program, steps);
     notes
 }
 
-/// What a step computes, if it is a pointwise convolution that may be computed in bands, and worth
-/// it.
+/// Returns the result of a step, if it is a pointwise convolution that can be computed in bands and
+/// gains from it.
 fn expands(program: &Program, step: &Step) -> Option<Slot> {
     let (Op::Conv(conv), &[Some(result)]) = (&step.op, &step.outputs[..]) else {
         return None;
     };
-    let window = conv.window.known()?;
+    let window = conv.window.fixed()?;
     let (begin, end) = window.fixed_pads()?;
     let is_pointwise = window.kernel[..] == [1, 1]
         && window.strides[..] == [1, 1]
@@ -68,7 +68,7 @@ fn expands(program: &Program, step: &Step) -> Option<Slot> {
     let may = is_pointwise
         && conv.group == 1
         && conv.expansion.is_none()
-        && is_of_constants(program, conv)
+        && has_constant_operands(program, conv)
         && has_last(conv.x)
         && has_last(result);
     let sizes = program.shape(result)?.iter().skip(1);
@@ -82,8 +82,8 @@ fn expands(program: &Program, step: &Step) -> Option<Slot> {
     (may && pays).then_some(result)
 }
 
-/// Whether a convolution reads nothing but its input when it runs.
-fn is_of_constants(program: &Program, conv: &Conv) -> bool {
+/// Whether all operands of a convolution besides its input are constant.
+fn has_constant_operands(program: &Program, conv: &Conv) -> bool {
     let is_constant = |stage: &Stage| match stage {
         Stage::Scale { by, .. } | Stage::Bias { by, .. } => program.are_constant(by),
         Stage::Activation(_) => true,
@@ -95,7 +95,7 @@ fn is_of_constants(program: &Program, conv: &Conv) -> bool {
         && conv.epilogue.0.iter().all(is_constant)
 }
 
-/// Whether a step is a depthwise convolution of a value that can be computed inside of it.
+/// Whether a step is a depthwise convolution inside of which its input can be computed.
 fn is_depthwise_of(program: &Program, step: &Step, x: Slot) -> bool {
     let (Op::Conv(conv), &[Some(result)]) = (&step.op, &step.outputs[..]) else {
         return false;
@@ -108,7 +108,7 @@ fn is_depthwise_of(program: &Program, step: &Step, x: Slot) -> bool {
     conv.x == x
         && conv.expansion.is_none()
         && conv.takes_stages()
-        && conv.window.known().is_some_and(is_small)
+        && conv.window.fixed().is_some_and(is_small)
         && program.is_constant(conv.weights)
         && channels.is_some()
         && channels == size(x, 1)

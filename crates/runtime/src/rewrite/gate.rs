@@ -1,30 +1,30 @@
-//! Gates: the product of an image with a number for each channel, which a pointwise convolution
-//! alone reads, is computed inside of it.
+//! Gate fusion: computes the product of an image with a number for each channel inside the
+//! pointwise convolution that is its only reader.
 //!
-//! Squeeze and excitation ends with such a product: numbers that are computed from the means of the
-//! channels tell which of them matter. As a step it reads and writes the image and computes hardly
-//! anything. The convolution multiplies the pixels when it copies them for its tiles (see
+//! Squeeze and excitation ends with such a product: numbers computed from the means of the channels
+//! weigh them. As a step it reads and writes the image and computes hardly anything. The
+//! convolution multiplies the pixels when it copies them for its tiles (see
 //! [`GatedConv`](sardonyx_kernels::conv::GatedConv)).
 //!
-//! This comes after [orders](super::orders), as pixels are read with channels last, and after
-//! [expansion](super::expansion), which makes more of a pointwise convolution.
+//! This runs after [orders](super::orders), as pixels are read with channels last, and after
+//! [expansion](super::expansion), which gains more from a pointwise convolution.
 
 use sardonyx_kernels::elementwise::Binary;
 use sardonyx_tensor::DataType;
 
-use super::{Note, Readers, put_together, taken_apart};
+use super::{Note, Readers, put_steps, take_steps};
 use crate::program::{Conv, Link, Op, Order, Program, Slot, Step, same_shape};
 
-/// Lets pointwise convolutions take over the products that they read.
+/// Fuses products into the pointwise convolutions that read them.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let mut notes = Vec::new();
     let readers = Readers::new(program);
-    let mut steps = taken_apart(program);
+    let mut steps = take_steps(program);
     for index in 0..steps.len() {
         let found = steps[index].as_ref().and_then(|step| product(program, step));
         let Some((result, image, gate)) = found else { continue };
-        // An output of the graph is read by a step beyond all.
-        let &[reader] = readers.of(result) else { continue };
+        // An output of the graph has a reader beyond all steps.
+        let &[reader] = readers.readers(result) else { continue };
         let reader = reader as usize;
         let Some(Some(step)) = steps.get(reader) else { continue };
         let takes = matches!(&step.op, Op::Conv(conv) if takes_gate(program, conv, result));
@@ -34,17 +34,17 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
         let (Some(first), Some(second)) = (steps[index].take(), steps[reader].as_mut()) else {
             continue;
         };
-        notes.push(Note::joined(second, &first));
+        notes.push(Note::fused(second, &first));
         second.origins.extend(first.origins);
         if let Op::Conv(conv) = &mut second.op {
             (conv.x, conv.gate) = (image, Some(gate));
         }
     }
-    put_together(program, steps);
+    put_steps(program, steps);
     notes
 }
 
-/// What a step computes, and the image and the numbers of its channels that it does it from.
+/// Returns the result, the image and the gate of a step that multiplies channels.
 fn product(program: &Program, step: &Step) -> Option<(Slot, Slot, Slot)> {
     let (Op::Pointwise(pointwise), &[Some(result)]) = (&step.op, &step.outputs[..]) else {
         return None;
@@ -58,7 +58,7 @@ fn product(program: &Program, step: &Step) -> Option<(Slot, Slot, Slot)> {
     let has_last = |slot: Slot| program.value(slot).order == Order::ChannelsLast;
     let is_image =
         |slot: Slot| has_last(slot) && program.shape(slot).is_some_and(|x| same_shape(x, whole));
-    // A number for each channel lies in rows; other sizes would broadcast.
+    // A number for each channel is in rows; other sizes would broadcast.
     let is_gate = |slot: Slot| {
         program.value(slot).order == Order::Rows
             && program.shape(slot).is_some_and(|gate| {
@@ -68,23 +68,22 @@ fn product(program: &Program, step: &Step) -> Option<(Slot, Slot, Slot)> {
                     && gate.iter().skip(2).all(|size| size.known() == Some(1))
             })
     };
-    let fits = |image: Slot, gate: Slot| is_image(image) && is_gate(gate) && has_last(result);
     [(a, b), (b, a)]
         .into_iter()
-        .find(|&(image, gate)| fits(image, gate))
+        .find(|&(image, gate)| is_image(image) && is_gate(gate) && has_last(result))
         .map(|(image, gate)| (result, image, gate))
 }
 
 /// Whether a convolution can multiply its input `x` as it reads it.
 fn takes_gate(program: &Program, conv: &Conv, x: Slot) -> bool {
-    let is_pointwise = conv.window.known().is_some_and(|window| {
+    let is_pointwise = conv.window.fixed().is_some_and(|window| {
         let ones = |sizes: &[usize]| sizes.iter().all(|size| *size == 1);
         let is_unpadded = window
             .fixed_pads()
             .is_some_and(|(begin, end)| begin.iter().chain(&end).all(|pad| *pad == 0));
         ones(&window.kernel) && ones(&window.strides) && is_unpadded
     });
-    // A single channel that gives one is convolved like those of a depthwise convolution.
+    // A convolution of one channel to one runs like a depthwise one, without a gate.
     let channels = program.shape(x).and_then(|shape| shape.get(1)?.known());
     conv.x == x
         && is_pointwise

@@ -1,22 +1,22 @@
 //! Minimum cuts of small graphs, by Dinic, "Algorithm for solution of a problem of maximum flow in
 //! networks with power estimation" (1970): shortest augmenting paths, found level by level.
 
-/// A graph whose edges cost something to cut.
+/// Graph whose edges have a cost to cut.
 #[derive(Debug)]
 pub(super) struct Network {
-    /// By node: its edges.
+    /// Edges of each node.
     edges: Vec<Vec<u32>>,
-    /// By edge: where it leads, and what it costs to cut. An edge and its reverse are neighbours.
+    /// Head and remaining capacity of each edge. An edge and its reverse are adjacent.
     to: Vec<u32>,
     left: Vec<u64>,
 }
 
-/// The node on whose side others are if nothing speaks against it.
+/// Source of the network. Nodes without preference are on its side.
 pub(super) const SOURCE: u32 = 0;
-/// The node on the other side.
+/// Sink of the network.
 pub(super) const SINK: u32 = 1;
 
-/// What no cut may cost.
+/// Capacity that exceeds any cut.
 pub(super) const NEVER: u64 = u64::MAX / 4;
 
 impl Network {
@@ -24,14 +24,14 @@ impl Network {
         Network { edges: vec![Vec::new(); 2], to: Vec::new(), left: Vec::new() }
     }
 
-    /// A new node.
-    pub(super) fn node(&mut self) -> u32 {
+    /// Adds a node.
+    pub(super) fn add_node(&mut self) -> u32 {
         self.edges.push(Vec::new());
         self.edges.len() as u32 - 1
     }
 
-    /// What it costs that `from` is on the side of the source and `to` on the other.
-    pub(super) fn edge(&mut self, from: u32, to: u32, cost: u64) {
+    /// Adds the cost of `from` being on the source's side and `to` on the sink's.
+    pub(super) fn add_edge(&mut self, from: u32, to: u32, cost: u64) {
         if cost == 0 || from == to {
             return;
         }
@@ -42,11 +42,11 @@ impl Network {
         self.left.extend([cost, 0]);
     }
 
-    /// By node: whether it is on the side of the source in the cheapest cut, the one of these with
-    /// the fewest nodes there.
-    pub(super) fn cut(mut self) -> Vec<bool> {
+    /// Returns whether each node is on the source's side of the cheapest cut; of several, the one
+    /// with the fewest nodes there.
+    pub(super) fn find_cut(mut self) -> Vec<bool> {
         loop {
-            let levels = self.levels();
+            let levels = self.find_levels();
             if levels[SINK as usize] == u32::MAX {
                 return levels.iter().map(|level| *level != u32::MAX).collect();
             }
@@ -55,8 +55,8 @@ impl Network {
         }
     }
 
-    /// By node: its distance from the source over edges with something left.
-    fn levels(&self) -> Vec<u32> {
+    /// Computes the distance of each node from the source over edges with capacity left.
+    fn find_levels(&self) -> Vec<u32> {
         let mut levels = vec![u32::MAX; self.edges.len()];
         levels[SOURCE as usize] = 0;
         let mut queue = vec![SOURCE];
@@ -74,8 +74,8 @@ impl Network {
         levels
     }
 
-    /// Sends as much as one path takes that goes from level to level; `next` are the edges of nodes
-    /// that have not failed yet.
+    /// Augments the flow by one shortest path; `next` is the first edge of each node that has not
+    /// failed yet.
     fn augment(&mut self, levels: &[u32], next: &mut [usize]) -> bool {
         let mut path: Vec<u32> = Vec::new();
         let mut node = SOURCE;
@@ -92,7 +92,7 @@ impl Network {
                 node = self.to[edges[at] as usize];
                 continue;
             }
-            // Nothing leads on from here.
+            // Dead end: back to the node before.
             let Some(edge) = path.pop() else { return false };
             node = self.to[edge as usize ^ 1];
             next[node as usize] += 1;
@@ -110,7 +110,7 @@ impl Network {
 mod tests {
     use super::*;
 
-    /// What a cut costs.
+    /// Computes the cost of a cut.
     fn cost(edges: &[(u32, u32, u64)], side: &[bool]) -> u64 {
         let cut = |edge: &&(u32, u32, u64)| side[edge.0 as usize] && !side[edge.1 as usize];
         edges.iter().filter(cut).map(|edge| edge.2).sum()
@@ -131,12 +131,12 @@ mod tests {
                 .collect();
             let mut network = Network::new();
             for _ in 2..nodes {
-                network.node();
+                network.add_node();
             }
             for (from, to, cost) in &edges {
-                network.edge(*from, *to, *cost);
+                network.add_edge(*from, *to, *cost);
             }
-            let side = network.cut();
+            let side = network.find_cut();
             assert!(side[SOURCE as usize] && !side[SINK as usize]);
             let all = (0..1u32 << (nodes - 2)).map(|bits| {
                 let side: Vec<bool> = (0..nodes)

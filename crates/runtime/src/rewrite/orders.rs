@@ -1,52 +1,52 @@
-//! Orders: images have their channels last where that costs less than it saves.
+//! Choice of orders: images have channels last where that costs less than it saves.
 //!
-//! Each step says in which order it takes and gives values, and what it costs if there is a choice.
-//! Values that must be alike are one node of a network, and so are operands with a choice; a value
-//! that some readers want in the other order is reordered once for all of them. The cheapest
-//! assignment is a minimum cut of that network, as for pairwise costs over two labels in general
-//! (Greig, Porteous and Seheult, "Exact maximum a posteriori estimation for binary images", 1989).
+//! Each step declares the order in which it reads and writes values, and the costs if it has a
+//! choice. Values that must have equal orders are one node of a network, and so are operands with a
+//! choice; a value that some readers read in the other order is reordered once for all of them. The
+//! cheapest assignment is a minimum cut of that network, as for pairwise costs over two labels in
+//! general (Greig, Porteous and Seheult, "Exact maximum a posteriori estimation for binary images",
+//! 1989).
 //!
-//! Costs are elements that are moved, at nominal sizes: those that are declared, 1 for an unknown
-//! batch, and the same number for every other unknown size. Other sizes make the choice slower at
-//! worst.
+//! Costs are elements moved at nominal sizes: declared ones, 1 for an unknown batch, and one number
+//! for every other unknown size. For other sizes the choice may be slower, but not wrong.
 
 use hashbrown::HashMap;
 use sardonyx_model::{Dim, NodeId};
 use smallvec::SmallVec;
 
 use super::min_cut::{NEVER, Network, SINK, SOURCE};
-use super::{Note, taken_apart};
+use super::{Note, take_steps};
 use crate::program::{Op, Order, Program, Reorder, Slot, Step, Takes, Value};
 
-/// Choice: size that stands for an unknown one other than that of the batch.
+/// Choice: assumed size of an unknown axis other than the batch.
 const NOMINAL: i64 = 128;
-/// Reading and writing each element.
+/// Cost of a conversion, which reads and writes each element.
 const REORDER: u64 = 2;
 
 /// Chooses the orders of all values.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
-    // Only convolutions gain from channels that come last.
+    // Only convolutions gain from channels last.
     if !program.steps.iter().any(|step| matches!(step.op, Op::Conv(_))) {
         return Vec::new();
     }
     let choice = Choice::new(program);
-    let last = choice.network.cut();
+    let last = choice.network.find_cut();
     for (slot, node) in &choice.nodes {
         if last[*node as usize] {
             program.values[slot.index()].order = Order::ChannelsLast;
         }
     }
     reorder(program, &choice.reads, &last);
-    // No node joins the step of another.
+    // No step is fused, so there is nothing to note.
     Vec::new()
 }
 
-/// The network of a program.
+/// Network of a program.
 struct Choice {
     network: Network,
-    /// By slot that may have either order.
+    /// Node of each slot that may have either order.
     nodes: HashMap<Slot, u32>,
-    /// By step and operand that wants an order: the node that says which.
+    /// Node of each step and operand with an order.
     reads: HashMap<(usize, usize), u32>,
 }
 
@@ -65,19 +65,19 @@ impl Choice {
                 && program.may_have_channels_last(slot)
         };
         let mut reads = HashMap::new();
-        // By slot: the nodes of its readers.
+        // Nodes of the readers of each slot.
         let mut readers: HashMap<Slot, SmallVec<[u32; 2]>> = HashMap::new();
         for (index, step) in program.steps.iter().enumerate() {
             let orders = program.orders_of(step);
-            let alike = network.node();
+            let alike = network.add_node();
             let first = step.outputs.first().copied().flatten();
             let elements = first.map_or(0, |slot| elements(program, slot));
-            // An edge from the source costs what rows cost.
-            network.edge(SOURCE, alike, orders.alike_in_rows.saturating_mul(elements));
+            // An edge from the source has the cost of rows.
+            network.add_edge(SOURCE, alike, orders.alike_in_rows.saturating_mul(elements));
             let either = |network: &mut Network, slot: Slot, rows: u64, last: u64| {
-                let (node, elements) = (network.node(), self::elements(program, slot));
-                network.edge(SOURCE, node, rows.saturating_mul(elements));
-                network.edge(node, SINK, last.saturating_mul(elements));
+                let (node, elements) = (network.add_node(), self::elements(program, slot));
+                network.add_edge(SOURCE, node, rows.saturating_mul(elements));
+                network.add_edge(node, SINK, last.saturating_mul(elements));
                 node
             };
             for (position, slot) in step.op.operands().into_iter().enumerate() {
@@ -92,8 +92,8 @@ impl Choice {
                     readers.entry(slot).or_default().push(node);
                     reads.insert((index, position), node);
                 } else {
-                    // There is nothing to choose.
-                    network.edge(node, SINK, NEVER);
+                    // Rows are the only choice.
+                    network.add_edge(node, SINK, NEVER);
                 }
             }
             for (slot, takes) in step.outputs.iter().zip(&orders.outputs) {
@@ -106,7 +106,7 @@ impl Choice {
                 if may(slot) {
                     nodes.insert(slot, node);
                 } else {
-                    network.edge(node, SINK, NEVER);
+                    network.add_edge(node, SINK, NEVER);
                 }
             }
         }
@@ -123,18 +123,18 @@ impl Choice {
     }
 }
 
-/// What it costs that readers want another order than a value has: once for all that want the same.
+/// Adds the cost of readers with another order than the value: once for all with equal orders.
 fn connect(network: &mut Network, value: u32, readers: &[u32], cost: u64) {
-    let (last, rows) = (network.node(), network.node());
-    network.edge(last, value, cost);
-    network.edge(value, rows, cost);
+    let (last, rows) = (network.add_node(), network.add_node());
+    network.add_edge(last, value, cost);
+    network.add_edge(value, rows, cost);
     for reader in readers {
-        network.edge(*reader, last, NEVER);
-        network.edge(rows, *reader, NEVER);
+        network.add_edge(*reader, last, NEVER);
+        network.add_edge(rows, *reader, NEVER);
     }
 }
 
-/// How many elements a value has at nominal sizes.
+/// Returns the number of elements of a value at nominal sizes.
 fn elements(program: &Program, slot: Slot) -> u64 {
     let Some(shape) = program.shape(slot) else {
         return 0;
@@ -147,11 +147,11 @@ fn elements(program: &Program, slot: Slot) -> u64 {
     sizes.fold(1, u64::saturating_mul)
 }
 
-/// Puts a step before the first reader that wants a value in the other order.
+/// Inserts a conversion before the first reader of a value in the other order.
 fn reorder(program: &mut Program, reads: &HashMap<(usize, usize), u32>, last: &[bool]) {
     let mut other: HashMap<Slot, Slot> = HashMap::new();
     let mut steps = Vec::with_capacity(program.steps.len());
-    for (index, step) in taken_apart(program).into_iter().enumerate() {
+    for (index, step) in take_steps(program).into_iter().enumerate() {
         let Some(mut step) = step else { continue };
         let mut wrong: SmallVec<[(usize, Slot); 2]> = SmallVec::new();
         for (position, slot) in step.op.operands().into_iter().enumerate() {
@@ -161,14 +161,14 @@ fn reorder(program: &mut Program, reads: &HashMap<(usize, usize), u32>, last: &[
                 continue;
             }
             let reordered = *other.entry(slot).or_insert_with(|| {
-                let (reordered, reorder) = reordered(program, slot, step.origins[0]);
+                let (reordered, reorder) = make_reorder(program, slot, step.origins[0]);
                 steps.push(reorder);
                 reordered
             });
             wrong.push((position, reordered));
         }
         let mut position = 0;
-        step.op.each_operand_mut(|operand| {
+        step.op.visit_operands_mut(|operand| {
             let found = wrong.iter().find(|(at, _)| *at == position);
             if let (Some(operand), Some((_, slot))) = (operand, found) {
                 *operand = *slot;
@@ -185,7 +185,7 @@ fn reorder(program: &mut Program, reads: &HashMap<(usize, usize), u32>, last: &[
         let maker = steps.iter().rfind(|step: &&Step| step.outputs.contains(&Some(slot)));
         let Some(origin) = maker.map(|step| step.origins[0]) else { continue };
         program.outputs[kept] = *other.entry(slot).or_insert_with(|| {
-            let (reordered, reorder) = reordered(program, slot, origin);
+            let (reordered, reorder) = make_reorder(program, slot, origin);
             steps.push(reorder);
             reordered
         });
@@ -193,8 +193,8 @@ fn reorder(program: &mut Program, reads: &HashMap<(usize, usize), u32>, last: &[
     program.steps = steps;
 }
 
-/// A value in the other order, and the step that makes it so for a node.
-fn reordered(program: &mut Program, slot: Slot, node: NodeId) -> (Slot, Step) {
+/// Makes a value in the other order, and the step that converts to it.
+fn make_reorder(program: &mut Program, slot: Slot, node: NodeId) -> (Slot, Step) {
     let Value { value, ty, order, .. } = program.value(slot);
     let order = match order {
         Order::Rows => Order::ChannelsLast,

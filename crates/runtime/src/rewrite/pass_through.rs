@@ -1,14 +1,14 @@
-//! Values that a body passes through: an output that is only the `Identity` of another value is
-//! that value.
+//! Copy propagation in bodies: an output that is the `Identity` of a value becomes that value.
 //!
-//! Outputs of a graph have names, so exporters give the condition of a loop, and whatever it
-//! carries unchanged, a second one by `Identity`, which would copy it in every iteration. What is
-//! inside of a region needs no names.
+//! Outputs of a graph have names, so exporters rename the condition of a loop, and values that it
+//! carries unchanged, by `Identity`, which would copy them in every iteration. Values inside of a
+//! region need no names.
 
 use super::Note;
 use crate::program::{MoveKind, Op, Program, Reshape, Slot};
 
-/// Lets bodies of regions give what they would copy. The steps that copy may be dead afterwards.
+/// Replaces outputs of bodies that are copies by their sources. The copying steps may be dead
+/// afterwards.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     for step in &mut program.steps {
         if let Op::Region(region) = &mut step.op {
@@ -19,7 +19,7 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
 }
 
 fn pass_through(body: &mut Program) {
-    // By slot: what it is a copy of.
+    // Source of each slot that is a copy.
     let mut same: Vec<Slot> = (0..body.values.len()).map(|slot| Slot(slot as u32)).collect();
     for step in &body.steps {
         if let Op::Move(moved) = &step.op

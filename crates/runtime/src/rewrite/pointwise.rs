@@ -1,28 +1,26 @@
-//! Pointwise fusion: functions of elements that follow each other become one step, which passes
-//! over memory once.
+//! Pointwise fusion: successive pointwise functions become one step, which passes over memory once.
 //!
-//! `Add -> Gelu -> Mul` reads and writes its value three times when each is a step of its own. A
-//! step joins the one before it if it is the sole reader of its result, nothing else wants that,
-//! and the result keeps its shape and type to the end. What else the steps read may broadcast to
-//! that shape. The fused step stands where its last part stood, where everything that it reads
-//! exists. Products and convolutions have taken what follows them into their
-//! [epilogues](super::epilogue) before.
+//! `Add -> Gelu -> Mul` as three steps reads and writes its value three times. A step is fused with
+//! the one before it if it is the sole reader of its result, and the result keeps its shape and
+//! type. Other operands may broadcast to that shape. The fused step takes the position of its last
+//! part, where all of its operands exist. Products and convolutions have absorbed the functions
+//! after them into their [epilogues](super::epilogue) before.
 
 use sardonyx_kernels::elementwise::{MAX_LINKS, MAX_RANK, Side};
 use smallvec::{SmallVec, smallvec};
 
-use super::{Note, Readers, put_together, taken_apart};
+use super::{Note, Readers, put_steps, take_steps};
 use crate::program::{Link, Op, Pointwise, Program, Slot, Step, same_shape};
 
-/// Limit: most operands of a step. Each that does not broadcast is one more stream from memory, and
-/// lies in the first cache together with the output; its sets hold about as many lines.
+/// Limit: operands of a step. Each that does not broadcast is one more stream from memory, and
+/// shares the first-level cache with the output; its sets hold about as many lines.
 const MAX_OPERANDS: usize = 8;
 
-/// Makes one step of functions that follow each other.
+/// Fuses successive functions.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let mut notes = Vec::new();
     let readers = Readers::new(program);
-    let mut steps = taken_apart(program);
+    let mut steps = take_steps(program);
     for index in 0..steps.len() {
         let Some((members, pointwise)) = fused_from(program, &steps, &readers, index) else {
             continue;
@@ -36,7 +34,7 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
             let Some(step) = steps[member].take() else {
                 continue;
             };
-            notes.push(Note::joined(&fused, &step));
+            notes.push(Note::fused(&fused, &step));
             origins.extend(step.origins);
             fused.outputs = step.outputs;
             last = member;
@@ -45,11 +43,12 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
         fused.op = Op::Pointwise(Box::new(pointwise));
         steps[last] = Some(fused);
     }
-    put_together(program, steps);
+    put_steps(program, steps);
     notes
 }
 
-/// The most steps that follow a step and can be one with it, and what that does.
+/// Returns the longest sequence of steps after a step that can be fused with it, and the fused
+/// function.
 fn fused_from(
     program: &Program,
     steps: &[Option<Step>],
@@ -65,13 +64,14 @@ fn fused_from(
         return None;
     };
     let elem = first.elem;
-    // A slot that several links read is there several times: then nothing may write over it.
+    // A slot that several links read is listed several times, so that it is not overwritten in
+    // place.
     let mut operands = first.operands.clone();
     let mut links: SmallVec<[Link; 1]> = smallvec![link.clone()];
     let mut members = SmallVec::new();
     let next = |value: Slot, position: usize| {
-        // Outputs of the graph have a reader that is no step.
-        let [at] = *readers.of(value) else {
+        // An output of the graph has a reader that is not a step.
+        let [at] = *readers.readers(value) else {
             return None;
         };
         let at = at as usize;
@@ -79,7 +79,7 @@ fn fused_from(
         let [link] = &next.links[..] else {
             return None;
         };
-        let (link, other) = continued(link, &next.operands, value, position)?;
+        let (link, other) = append_link(link, &next.operands, value, position)?;
         let fits = next.elem == elem && same_shape(shape, program.shape(made)?);
         fits.then_some((at, made, link, other))
     };
@@ -95,7 +95,7 @@ fn fused_from(
     (!members.is_empty()).then_some((members, Pointwise { elem, links, operands }))
 }
 
-/// A step that is a function of elements, and its result.
+/// Returns the function and the result of a pointwise step.
 fn pointwise(steps: &[Option<Step>], at: usize) -> Option<(&Pointwise, Slot)> {
     match steps.get(at)?.as_ref()? {
         Step { op: Op::Pointwise(pointwise), outputs, .. } => match outputs[..] {
@@ -106,9 +106,8 @@ fn pointwise(steps: &[Option<Step>], at: usize) -> Option<(&Pointwise, Slot)> {
     }
 }
 
-/// A link that continues with `value`, and what else it reads: that becomes the operand at
-/// `position`.
-fn continued(
+/// Converts a step on `value` to a link, whose other operand becomes the one at `position`.
+fn append_link(
     link: &Link,
     operands: &[Slot],
     value: Slot,

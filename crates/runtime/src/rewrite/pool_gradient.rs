@@ -1,9 +1,9 @@
-//! Gradients of `MaxPool` in one step.
+//! Pool gradient fusion: computes the gradient of `MaxPool` in one step.
 //!
-//! As nodes of the standard such a gradient is a sum at indices: those that the pool gives count
-//! all elements, so what is left of them by the size of an image is the place in it, and what
-//! arrives is added to zeros there. The remainders of millions of integers take longer than all
-//! else, and are mostly a difference.
+//! In nodes of the standard this gradient is a sum at indices: those of the pool count all
+//! elements, so their remainder by the size of an image is the position in it, and the gradient is
+//! added to zeros there. The remainders of millions of integers take longer than all else, and
+//! mostly amount to a subtraction.
 
 use sardonyx_kernels::elementwise::{Binary, Side};
 use sardonyx_model::Shape;
@@ -12,7 +12,7 @@ use sardonyx_tensor::DataType;
 use super::Note;
 use crate::program::{Constant, Link, MoveKind, Op, PoolGradient, Program, ScatterAdd, Slot, Step};
 
-/// Makes one step of each such sum and of the remainders that it reads.
+/// Fuses each such sum with the remainders that it reads.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let mut notes = Vec::new();
     if !program.steps.iter().any(|step| matches!(step.op, Op::ScatterAdd(_))) {
@@ -21,17 +21,17 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let makers = program.makers();
     for index in 0..program.steps.len() {
         let Some((gradient, remainder)) = find(program, &makers, index) else { continue };
-        notes.push(Note::joined(&program.steps[index], &program.steps[remainder]));
+        notes.push(Note::fused(&program.steps[index], &program.steps[remainder]));
         let origins = program.steps[remainder].origins.clone();
         let step = &mut program.steps[index];
         step.op = Op::PoolGradient(gradient);
         step.origins.extend(origins);
     }
-    // What makes zeros and remainders is read by nothing any more.
+    // The steps that compute zeros and remainders are dead now.
     notes
 }
 
-/// The gradient that a step computes, and the step that makes remainders for it.
+/// Returns the gradient that a step computes, and the step that computes its remainders.
 fn find(
     program: &Program,
     makers: &[Option<usize>],
@@ -62,18 +62,18 @@ fn find(
         return None;
     };
     let &[places, divisor] = &pointwise.operands[..] else { return None };
-    let divisor = program.small(divisor)?.to_vec::<i64>().ok()?;
+    let divisor = program.small_constant(divisor)?.to_vec::<i64>().ok()?;
     let is_size = divisor.len() == 1 && usize::try_from(divisor[0]) == Ok(size);
     is_size.then_some((PoolGradient { elem, places, dy: updates, size }, at))
 }
 
-/// Whether a value is 0 everywhere.
+/// Whether all elements of a value are 0.
 fn is_zero(program: &Program, slot: Slot, maker: Option<&Step>) -> bool {
     let one = match &program.value(slot).constant {
         Some(Constant::Fill(one)) => Some(&**one),
         _ => maker.and_then(|step| {
             let first = step.op.operands().first().copied().flatten();
-            step.op.fill(first.and_then(|first| program.small(first)))
+            step.op.fill(first.and_then(|first| program.small_constant(first)))
         }),
     };
     one.is_some_and(|one| one.len() == 1 && one.bytes().iter().all(|byte| *byte == 0))

@@ -1,21 +1,20 @@
-//! Residual-normalization fusion: a sum of two tensors that is normalized next is added up while it
-//! is normalized.
+//! Residual-normalization fusion: adds two tensors while their sum is normalized.
 //!
-//! `Add -> LayerNormalization` is how a transformer joins a block to the connection around it. As
-//! one step each row is read once, added up, normalized from the first-level cache and written; the
-//! sum is an output of its own where others read it, as the next connection does. Products have
-//! taken sums into their [epilogues](super::epilogue) before, which saves more.
+//! A transformer joins a block to its residual connection by `Add -> LayerNormalization`. As one
+//! step each row is read once, added, normalized from the first-level cache and written; the sum is
+//! another output if it has other readers, such as the next connection. Products have absorbed sums
+//! into their [epilogues](super::epilogue) before, which saves more.
 
 use sardonyx_kernels::elementwise::Binary;
 
-use super::{Note, Readers, put_together, taken_apart};
+use super::{Note, Readers, put_steps, take_steps};
 use crate::program::{Link, Norm, Op, Program, Residual, Slot, Step, same_shape};
 
-/// Lets normalizations take over the sums that they read.
+/// Fuses sums into the normalizations that read them.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let mut notes = Vec::new();
     let readers = Readers::new(program);
-    let mut steps = taken_apart(program);
+    let mut steps = take_steps(program);
     for index in 0..steps.len() {
         let Some([a, b, sum]) = steps[index].as_ref().and_then(sum_of) else {
             continue;
@@ -27,29 +26,29 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
             continue;
         };
         let joins = match &mut step.op {
-            Op::Norm(norm) => takes_sum(program, norm, [a, b, sum]).map(|()| {
+            Op::Norm(norm) => takes_sum(program, norm, a, b, sum).map(|()| {
                 norm.x = a;
                 norm.residual = Some(Residual { with: b, sum: step.outputs.len() });
             }),
             _ => continue,
         };
         if let Err(why) = joins {
-            notes.push(Note::missed(&step, &add, why));
+            notes.push(Note::near_miss(&step, &add, why));
             (steps[index], steps[at]) = (Some(add), Some(step));
             continue;
         }
-        // The normalization is one of the readers.
-        let is_wanted = readers.of(sum).len() > 1;
+        // One reader is the normalization.
+        let is_wanted = readers.readers(sum).len() > 1;
         step.outputs.push(is_wanted.then_some(sum));
-        notes.push(Note::joined(&step, &add));
+        notes.push(Note::fused(&step, &add));
         step.origins.extend(add.origins);
         steps[index] = Some(step);
     }
-    put_together(program, steps);
+    put_steps(program, steps);
     notes
 }
 
-/// Both operands and the result of a step, if it is a sum.
+/// Returns both operands and the result of a step that adds.
 fn sum_of(step: &Step) -> Option<[Slot; 3]> {
     let (Op::Pointwise(pointwise), &[Some(sum)]) = (&step.op, &step.outputs[..]) else {
         return None;
@@ -60,17 +59,23 @@ fn sum_of(step: &Step) -> Option<[Slot; 3]> {
     }
 }
 
-/// The first normalization of a sum.
+/// Returns the first normalization of a sum.
 fn normalization(steps: &[Option<Step>], readers: &Readers, sum: Slot) -> Option<usize> {
     let normalizes = |at: &usize| match steps.get(*at) {
         Some(Some(Step { op: Op::Norm(norm), .. })) => norm.x == sum && norm.residual.is_none(),
         _ => false,
     };
-    readers.of(sum).iter().map(|at| *at as usize).filter(normalizes).min()
+    readers.readers(sum).iter().map(|at| *at as usize).filter(normalizes).min()
 }
 
-/// Whether a normalization can be where a sum is computed, and compute it; or why not.
-fn takes_sum(program: &Program, norm: &Norm, [a, b, sum]: [Slot; 3]) -> Result<(), &'static str> {
+/// Whether a normalization can move to the position of a sum and compute it; or the reason why not.
+fn takes_sum(
+    program: &Program,
+    norm: &Norm,
+    a: Slot,
+    b: Slot,
+    sum: Slot,
+) -> Result<(), &'static str> {
     let shape = program.shape(sum);
     let is_like_sum =
         |slot: Slot| shape.zip(program.shape(slot)).is_some_and(|(a, b)| same_shape(a, b));

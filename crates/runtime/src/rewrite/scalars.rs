@@ -1,34 +1,34 @@
 //! Scalar fusion: functions of single elements become one step of instructions over registers.
 //!
-//! To begin a step takes far longer than to add two numbers, and what loops do besides their work
-//! is just that: count, compare, combine conditions. A group of such steps stands where its first
-//! step stood. Others come forward into it if all that they read is there; nothing else moves, so
+//! Starting a step takes far longer than adding two numbers, and the bookkeeping of loops is just
+//! that: count, compare, combine conditions. A group of such steps takes the position of its first
+//! step. Others move forward into it if all of their operands exist there; no other step moves, so
 //! large values live no longer than before.
 //!
-//! In an inner graph a single function becomes instructions too if there is nothing else: a loop
-//! whose graph is one such step keeps what it carries in registers.
+//! In an inner graph without other steps a single function becomes instructions too: a loop whose
+//! graph is one such step keeps carried values in registers.
 
 use hashbrown::HashMap;
 use sardonyx_kernels::elementwise::Side;
 use sardonyx_tensor::Tensor;
 use smallvec::SmallVec;
 
-use super::{Note, Readers, put_together, taken_apart};
+use super::{Note, Readers, put_steps, take_steps};
 use crate::program::{
     Constant, Instruction, Link, MoveKind, Op, Program, ScalarFunction, ScalarOutput, Scalars,
     Slot, Step, Value,
 };
 use crate::registers::{has_registers, is_instruction};
 
-/// Makes one step of functions of single elements.
+/// Fuses functions of single elements.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let mut notes = Vec::new();
-    let groups = groups(program);
+    let groups = find_groups(program);
     if groups.is_empty() {
         return notes;
     }
     let readers = Readers::new(program);
-    let mut steps = taken_apart(program);
+    let mut steps = take_steps(program);
     for members in groups {
         let kept = kept_moves(&steps, &readers, &members);
         let joined: Vec<usize> = members.iter().copied().filter(|at| !kept.contains(at)).collect();
@@ -36,25 +36,25 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
         if joined.len() < 2 && !is_whole {
             continue;
         }
-        let Some(fused) = fused(program, &readers, &steps, (&members, &kept)) else {
+        let Some(fused) = fuse(program, &readers, &steps, &members, &kept) else {
             continue;
         };
         if let Some(first) = &steps[joined[0]] {
             let others = joined[1..].iter().filter_map(|at| steps[*at].as_ref());
-            notes.extend(others.map(|step| Note::joined(first, step)));
+            notes.extend(others.map(|step| Note::fused(first, step)));
         }
         joined.iter().for_each(|at| steps[*at] = None);
         steps[joined[0]] = Some(fused);
     }
-    put_together(program, steps);
+    put_steps(program, steps);
     notes
 }
 
-/// The positions of the steps of each group, in order. The first one computes.
-fn groups(program: &Program) -> Vec<Vec<usize>> {
+/// Returns the positions of the steps of each group, in order. The first step of a group computes.
+fn find_groups(program: &Program) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    // By slot: the first position at which another group can stand that reads it, and the group
-    // that makes it.
+    // For each slot, the first position of a group that can read it, and the group that computes
+    // it.
     let mut ready = vec![0; program.values.len()];
     let mut home: Vec<Option<usize>> = vec![None; program.values.len()];
     for (at, step) in program.steps.iter().enumerate() {
@@ -63,10 +63,11 @@ fn groups(program: &Program) -> Vec<Vec<usize>> {
             let is_move = matches!(step.op, Op::Move(_));
             let read: SmallVec<[Slot; 4]> = step.op.operands().into_iter().flatten().collect();
             let last = read.iter().filter_map(|slot| home[slot.index()]).max();
-            let is_there = |slot: &Slot, group: usize| {
-                home[slot.index()] == Some(group) || ready[slot.index()] <= groups[group][0]
-            };
-            let same = last.filter(|group| read.iter().all(|slot| is_there(slot, *group)));
+            let same = last.filter(|group| {
+                read.iter().all(|slot| {
+                    home[slot.index()] == Some(*group) || ready[slot.index()] <= groups[*group][0]
+                })
+            });
             let earliest = read.iter().map(|slot| ready[slot.index()]).max().unwrap_or(0);
             let index = same.unwrap_or_else(|| groups.partition_point(|group| group[0] < earliest));
             // A move alone is free already.
@@ -76,7 +77,7 @@ fn groups(program: &Program) -> Vec<Vec<usize>> {
             if let Some(group) = groups.get_mut(index) {
                 group.push(at);
                 member_of = Some(index);
-                // A move that others read stays where it is.
+                // A move with other readers keeps its position.
                 ready_after = if is_move { at + 1 } else { group[0] };
             }
         }
@@ -88,8 +89,7 @@ fn groups(program: &Program) -> Vec<Vec<usize>> {
     groups
 }
 
-/// The members of a group that give another shape to an element for others than its members. They
-/// stay, as views.
+/// Returns the moves of a group whose results have readers outside of it. They stay, as views.
 fn kept_moves(steps: &[Option<Step>], readers: &Readers, members: &[usize]) -> Vec<usize> {
     let mut kept: Vec<usize> = Vec::new();
     for at in members.iter().rev() {
@@ -102,21 +102,21 @@ fn kept_moves(steps: &[Option<Step>], readers: &Readers, members: &[usize]) -> V
     kept
 }
 
-/// Whether a value is read by others than the members of a group that become one step.
+/// Whether a value has readers besides the fused members of a group.
 fn is_read_outside(readers: &Readers, slot: Slot, members: &[usize], kept: &[usize]) -> bool {
-    readers.of(slot).iter().any(|reader| {
+    readers.readers(slot).iter().any(|reader| {
         let reader = *reader as usize;
         members.binary_search(&reader).is_err() || kept.contains(&reader)
     })
 }
 
-/// Whether a step is made of instructions, or gives another shape to a single element.
+/// Whether a step consists of instructions, or reshapes a single element.
 fn is_scalar(program: &Program, step: &Step) -> bool {
     let [Some(output)] = step.outputs[..] else {
         return false;
     };
     let is_single = |slot: Slot| program.single(slot).is_some_and(has_registers);
-    // What is constant everywhere may be made by a step, or not: that is decided later.
+    // A step may compute a constant, which is decided later.
     if !is_single(output) || program.is_constant(output) {
         return false;
     }
@@ -146,20 +146,20 @@ fn is_scalar(program: &Program, step: &Step) -> bool {
     }
 }
 
-/// What a group becomes, while it grows.
+/// Fused step under construction.
 struct Building<'p> {
     values: &'p [Value],
     operands: SmallVec<[Slot; 4]>,
-    /// Constants and results have numbers from `CONSTANT` and `RESULT` on, as it is not known yet
-    /// how many there are.
+    /// Constants of the step. Constants and results have numbers from `CONSTANT` and `RESULT` on,
+    /// as the number of operands is not known yet.
     constants: Vec<Tensor>,
     instructions: Vec<Instruction>,
     registers: HashMap<Slot, u32>,
 }
 
-/// The number of the first constant.
+/// Number of the first constant.
 const CONSTANT: u32 = 1 << 30;
-/// The number of the first result.
+/// Number of the first result.
 const RESULT: u32 = 1 << 31;
 
 impl Building<'_> {
@@ -179,7 +179,7 @@ impl Building<'_> {
         RESULT + self.instructions.len() as u32 - 1
     }
 
-    /// The register of what a step makes.
+    /// Adds the instructions of a step, and returns the register of its result.
     fn step(&mut self, op: &Op) -> Option<u32> {
         Some(match op {
             Op::Pointwise(pointwise) => {
@@ -217,12 +217,13 @@ impl Building<'_> {
     }
 }
 
-/// The step that does what the members of a group did, but for the moves that are kept.
-fn fused(
+/// Fuses the members of a group, except the moves that are kept.
+fn fuse(
     program: &Program,
     readers: &Readers,
     steps: &[Option<Step>],
-    (members, kept): (&[usize], &[usize]),
+    members: &[usize],
+    kept: &[usize],
 ) -> Option<Step> {
     let mut building = Building {
         values: &program.values,

@@ -1,5 +1,5 @@
-//! Transposed constants: a product whose right operand is the transpose of a constant matrix reads
-//! the matrix itself, which it packs in any order.
+//! Transpose elimination for constants: a product whose right operand is the transpose of a
+//! constant matrix reads the matrix itself, which it can pack in either order.
 //!
 //! Exporters write `MatMul(x, Transpose(w))` for a linear layer. Computing the transpose ahead of
 //! time would copy all weights.
@@ -9,10 +9,10 @@ use sardonyx_tensor::DataType;
 use super::Note;
 use crate::program::{Op, Program, Slot};
 
-/// Lets products read what is transposed for them. The steps that transpose may be dead afterwards.
+/// Replaces transposed right operands of products. The steps that transpose may be dead afterwards.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let mut notes = Vec::new();
-    // By slot: the step that transposes, and the matrix.
+    // Step that transposes a matrix into each slot, and the matrix.
     let mut transposes: Vec<Option<(usize, Slot)>> = vec![None; program.values.len()];
     for (index, step) in program.steps.iter().enumerate() {
         if let Op::Move(moved) = &step.op
@@ -36,10 +36,10 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
         let elem = product.types.b;
         if !matches!(elem, DataType::Float | DataType::Int8 | DataType::Uint8) {
             let why = format!("constants of type {elem} are not packed");
-            notes.push(Note::missed(step, transpose, why));
+            notes.push(Note::near_miss(step, transpose, why));
             continue;
         }
-        notes.push(Note::joined(step, transpose));
+        notes.push(Note::fused(step, transpose));
         if let Op::Product(product) = &mut program.steps[index].op {
             product.b = matrix;
             product.trans_b = !product.trans_b;

@@ -1,14 +1,14 @@
-//! Transposed products: the transpose of a product is the product of the transposes in the other
-//! order, which writes the result as it is wanted.
+//! Transpose elimination for products: the transpose of a product becomes the product of the
+//! transposes in the other order, which writes the transposed result directly.
 //!
-//! The gradient of the weights of a linear layer is such a transpose where the exporter transposed
-//! the weights, and would be a copy of all of them. Constants stay where they are, as the right
-//! operand is the one that is packed ahead of time.
+//! The gradient of the weights of a linear layer is such a transpose if the exporter transposed the
+//! weights, and would copy all of them. Constants are not moved, as only a right operand is packed
+//! ahead of time.
 
 use super::{Note, Readers};
 use crate::program::{MoveKind, Op, Product, ProductForm, ProductTypes, Program, Slot};
 
-/// Makes products of transposes of products.
+/// Replaces transposes of products.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let mut notes = Vec::new();
     if !program.steps.iter().any(|step| matches!(step.op, Op::Product(_))) {
@@ -18,50 +18,52 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     for index in 0..program.steps.len() {
         let Some((product, multiplies)) = find(program, &readers, &makers, index) else { continue };
         let joined = program.steps[multiplies].origins.clone();
-        notes.push(Note::joined(&program.steps[multiplies], &program.steps[index]));
+        notes.push(Note::fused(&program.steps[multiplies], &program.steps[index]));
         let step = &mut program.steps[index];
         step.op = Op::Product(Box::new(product));
-        // The node that multiplies names the step. What it was made from is dead now.
+        // The node that multiplies names the step. The step that it was made from is dead now.
         step.origins.insert_many(0, joined);
     }
     notes
 }
 
-/// The product that a step that transposes can be, and the step that multiplies now.
+/// Returns the product that replaces a step that transposes, and the step that multiplies now.
 fn find(
     program: &Program,
     readers: &Readers,
     makers: &[Option<usize>],
     index: usize,
 ) -> Option<(Product, usize)> {
-    let x = transposed(program, index)?;
+    let x = find_transposed(program, index)?;
     let multiplies = makers[x.index()]?;
     let Op::Product(product) = &program.steps[multiplies].op else { return None };
-    let is_matrix = |slot: Slot| program.shape(slot).is_some_and(|shape| shape.len() == 2);
     let is_plain = product.addend.is_none()
         && product.epilogue.0.is_empty()
         && product.a_zero_point.is_none()
         && product.b_zero_point.is_none()
-        && product.types == ProductTypes::of(product.types.a);
+        && product.types == ProductTypes::uniform(product.types.a);
     let operands = [product.b, product.a];
-    // Other views are read where they are by the product as it is, and would be copied.
+    // The product reads other views in place, and would have to copy them.
     let is_dense = |slot: Slot| {
         makers[slot.index()].is_none_or(|at| match &program.steps[at].op {
             Op::Move(moved) => {
-                matches!(moved.kind, MoveKind::Reshape(_)) || transposed(program, at).is_some()
+                matches!(moved.kind, MoveKind::Reshape(_)) || find_transposed(program, at).is_some()
             }
             _ => true,
         })
     };
-    let may_be = |slot: &Slot| is_matrix(*slot) && !program.is_constant(*slot) && is_dense(*slot);
-    let fits = readers.of(x).len() == 1 && operands.iter().all(may_be);
+    let may_be = |slot: &Slot| {
+        let is_matrix = program.shape(*slot).is_some_and(|shape| shape.len() == 2);
+        is_matrix && !program.is_constant(*slot) && is_dense(*slot)
+    };
+    let fits = readers.readers(x).len() == 1 && operands.iter().all(may_be);
     if !is_plain || !fits {
         return None;
     }
-    // What was made by transposing is read as it was before.
+    // An operand that is a transpose is replaced by its source.
     let [(a, trans_a), (b, trans_b)] = [(product.b, product.trans_b), (product.a, product.trans_a)]
         .map(|(slot, is_transposed)| {
-            match makers[slot.index()].and_then(|at| transposed(program, at)) {
+            match makers[slot.index()].and_then(|at| find_transposed(program, at)) {
                 Some(before) => (before, is_transposed),
                 None => (slot, !is_transposed),
             }
@@ -82,8 +84,8 @@ fn find(
     Some((made, multiplies))
 }
 
-/// The matrix that a step transposes.
-fn transposed(program: &Program, index: usize) -> Option<Slot> {
+/// Returns the matrix that a step transposes.
+fn find_transposed(program: &Program, index: usize) -> Option<Slot> {
     let Op::Move(moved) = &program.steps[index].op else { return None };
     let matrix = moved.operands.first().copied().flatten()?;
     let is_matrix = program.shape(matrix).is_some_and(|shape| shape.len() == 2);

@@ -1,14 +1,14 @@
-//! Update fusion: the new value of a state variable, and of what its optimizer keeps for it, become
-//! one step, which moves to the commit program.
+//! Update fusion: computes the new value of a state variable, and of its optimizer's state, in one
+//! step, which moves to the commit program.
 //!
-//! A step of Adam is about fifteen functions of elements, which pass over the weights, two moments
-//! and the gradient again and again. As one step they pass over each once. Nothing else of the run
-//! needs the new values, so the commit program writes them over the old ones, once all that can
-//! fail has run. A step whose old values are read elsewhere at the end stays in the main program,
-//! and makes values of their own.
+//! A step of Adam is about fifteen pointwise functions, which pass over the weights, two moments
+//! and the gradient many times. As one step they pass over each once. No other step of the run
+//! reads the new values, so the commit program writes them over the old ones, once all that can
+//! fail has run. A step whose old values have other readers at the end stays in the main program,
+//! and its new values have memory of their own.
 //!
-//! This comes before other fusions, which would make the last function of a gradient's part of the
-//! product that gives the gradient.
+//! This runs before other fusions, which would absorb the last function of a gradient into the
+//! product that computes the gradient.
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_kernels::elementwise::Side;
@@ -16,36 +16,36 @@ use sardonyx_model::{NodeId, Shape};
 use sardonyx_tensor::{DataType, Tensor};
 use smallvec::SmallVec;
 
-use super::{Note, Readers, put_together, taken_apart};
+use super::{Note, Readers, put_steps, take_steps};
 use crate::program::{
     Commit, Elements, Instruction, Link, Op, Order, Pointwise, Program, ScalarFunction, Slot,
     StatePorts, Step, Value, same_shape,
 };
 
-/// Makes one step of the functions that make new values of state variables.
+/// Fuses the functions that compute new values of state variables.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let mut notes = Vec::new();
-    let old_of = old_values(program);
+    let old_of = map_old_values(program);
     if old_of.is_empty() {
         return notes;
     }
     let mut groups = Finding { program, old_of: &old_of, readers: Readers::new(program) }.groups();
     groups.sort_unstable_by_key(|group| group.last().copied());
     let made = groups.into_iter().filter_map(|members| {
-        let step = fused(program, &old_of, &members)?;
+        let step = fuse(program, &old_of, &members)?;
         Some((members, step))
     });
     let made: Vec<(Vec<usize>, Step)> = made.collect();
-    let mut steps = taken_apart(program);
+    let mut steps = take_steps(program);
     let mut last = Vec::with_capacity(made.len());
     for (members, step) in made {
         let mut joined: Vec<Step> = members.iter().filter_map(|at| steps[*at].take()).collect();
         let by = joined.pop();
-        notes.extend(by.iter().flat_map(|by| joined.iter().map(|step| Note::joined(by, step))));
+        notes.extend(by.iter().flat_map(|by| joined.iter().map(|step| Note::fused(by, step))));
         last.push(step);
     }
-    put_together(program, steps);
-    let (committed, stay) = sort_out(program, last, &mut notes);
+    put_steps(program, steps);
+    let (committed, stay) = split_steps(program, last, &mut notes);
     program.steps.extend(stay);
     if !committed.is_empty() {
         move_to_commit(program, committed);
@@ -53,10 +53,14 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     notes
 }
 
-/// Divides the last steps into those that may write over old values, and those that stay in the
-/// main program: an old value of these is an output as well, or another of these steps reads it,
-/// perhaps as a view.
-fn sort_out(program: &Program, last: Vec<Step>, notes: &mut Vec<Note>) -> (Vec<Step>, Vec<Step>) {
+/// Splits the last steps into those that may overwrite old values, and those that stay in the main
+/// program because an old value is also an output, or is read by another of these steps, possibly
+/// as a view.
+fn split_steps(
+    program: &Program,
+    last: Vec<Step>,
+    notes: &mut Vec<Note>,
+) -> (Vec<Step>, Vec<Step>) {
     let makers = program.makers();
     let mut readers: HashMap<Slot, SmallVec<[usize; 1]>> = HashMap::new();
     for (number, step) in last.iter().enumerate() {
@@ -72,7 +76,7 @@ fn sort_out(program: &Program, last: Vec<Step>, notes: &mut Vec<Note>) -> (Vec<S
             is_committed[number] &= readers.len() == 1 && !program.outputs.contains(old);
             if let Some(other) = readers.iter().find(|other| **other != number) {
                 let why = "the second reads the old value over which the first would write";
-                notes.push(Note::missed(step, &last[*other], why));
+                notes.push(Note::near_miss(step, &last[*other], why));
             }
         }
     }
@@ -83,12 +87,12 @@ fn sort_out(program: &Program, last: Vec<Step>, notes: &mut Vec<Note>) -> (Vec<S
     (committed, stay)
 }
 
-/// Moves steps to a commit program, which captures what they read.
+/// Moves steps to a commit program, which captures their operands.
 fn move_to_commit(program: &mut Program, mut steps: Vec<Step>) {
     let (mut captures, mut outputs): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     let mut inner: HashMap<Slot, Slot> = HashMap::new();
     let graph_outputs = program.outputs.len();
-    // Old values take the place of new ones among the outputs.
+    // Old values replace new ones among the outputs.
     for step in &steps {
         let Op::Elements(elements) = &step.op else { continue };
         for (new, old) in step.outputs.iter().flatten().zip(&elements.operands) {
@@ -117,7 +121,7 @@ fn move_to_commit(program: &mut Program, mut steps: Vec<Step>) {
     let inputs = (0..captures.len()).map(|input| Some(Slot(input as u32))).collect();
     let mut results = Vec::with_capacity(outputs.len());
     for step in &mut steps {
-        step.op.each_operand_mut(|slot| {
+        step.op.visit_operands_mut(|slot| {
             if let Some(slot) = slot
                 && let Some(input) = inner.get(slot)
             {
@@ -134,12 +138,12 @@ fn move_to_commit(program: &mut Program, mut steps: Vec<Step>) {
     program.commit = Some(Box::new(Commit { program: last, captures, outputs }));
 }
 
-/// By slot of a new value: that of the old one. Only those that are new values of one variable and
-/// one output, and whose size is that of all runs.
-fn old_values(program: &Program) -> HashMap<Slot, Slot> {
+/// Maps the slots of new values to those of old ones, for variables and outputs that occur once and
+/// have one size in all runs.
+fn map_old_values(program: &Program) -> HashMap<Slot, Slot> {
     let mut pairs: Vec<(Slot, Slot)> = Vec::with_capacity(program.state.len());
-    // How often a slot is an output, a new value, and an old one. Variables that nothing reads have
-    // no slot, but get a value all the same.
+    // Number of times that a slot is an output, a new value, and an old one. A variable without
+    // readers has no slot for its old value, but still has a new value.
     let mut outputs: HashMap<Slot, usize> = HashMap::new();
     let (mut news, mut olds) = (outputs.clone(), outputs.clone());
     for output in &program.outputs {
@@ -172,7 +176,7 @@ struct Finding<'p> {
 }
 
 impl Finding<'_> {
-    /// The positions of the steps of each group, in order.
+    /// Returns the positions of the steps of each group, in order.
     fn groups(&self) -> Vec<Vec<usize>> {
         let steps = &self.program.steps;
         let mut groups: Vec<(&Shape, Vec<usize>)> = Vec::new();
@@ -180,7 +184,7 @@ impl Finding<'_> {
         for index in (0..steps.len()).rev() {
             let Some((function, made)) = function(&steps[index]) else { continue };
             let Some(shape) = self.program.shape(made) else { continue };
-            if !self.is_of_elements(function, shape) {
+            if !self.is_pointwise(function, shape) {
                 continue;
             }
             let group = match self.only_group(made, &group_of) {
@@ -196,29 +200,31 @@ impl Finding<'_> {
         }
         let groups = groups.into_iter().map(|(_, mut members)| {
             members.reverse();
-            self.reduced(members)
+            self.remove_sums(members)
         });
         groups.filter(|members| !members.is_empty()).collect()
     }
 
     /// Whether a function computes floats from values of its shape and single elements.
-    fn is_of_elements(&self, function: &Pointwise, shape: &Shape) -> bool {
+    fn is_pointwise(&self, function: &Pointwise, shape: &Shape) -> bool {
         let is_function = |link: &Link| matches!(link, Link::Unary(_) | Link::Binary { .. });
-        let is_one = |shape: &Shape| shape.iter().all(|dim| dim.known() == Some(1));
         let fits = |slot: &Slot| {
-            let operand = self.program.shape(*slot);
-            operand.is_some_and(|operand| same_shape(operand, shape) || is_one(operand))
+            self.program.shape(*slot).is_some_and(|operand| {
+                let is_one = operand.iter().all(|dim| dim.known() == Some(1));
+                is_one || same_shape(operand, shape)
+            })
         };
         matches!(function.elem, DataType::Float | DataType::Double)
             && function.links.iter().all(is_function)
             && function.operands.iter().all(fits)
     }
 
-    /// Who reads a value besides outputs of the graph that take the place of a state variable.
+    /// Returns the group that alone reads a value, ignoring outputs of the graph that are new
+    /// values of state.
     fn only_group(&self, made: Slot, group_of: &[Option<usize>]) -> Only {
         let is_new = self.old_of.contains_key(&made);
         let mut only = Only::Others;
-        for reader in self.readers.of(made) {
+        for reader in self.readers.readers(made) {
             let group = match group_of.get(*reader as usize) {
                 Some(Some(group)) => Only::Group(*group),
                 None if is_new => continue,
@@ -232,10 +238,10 @@ impl Finding<'_> {
         if only == Only::Others && is_new { Only::Nobody } else { only }
     }
 
-    /// The members of a group without those that read two values or more that are made for it, as a
-    /// sum of gradients does: all of them would have to be there until the end, in place of one.
-    /// Without those as well whose results others read then.
-    fn reduced(&self, mut members: Vec<usize>) -> Vec<usize> {
+    /// Removes the members of a group that read two or more values computed for it, as a sum of
+    /// gradients does: all of these would have to live until the end, in place of one. Also removes
+    /// members whose results then have outside readers.
+    fn remove_sums(&self, mut members: Vec<usize>) -> Vec<usize> {
         let steps = &self.program.steps;
         loop {
             let mut inside: HashSet<Slot> = HashSet::new();
@@ -259,7 +265,7 @@ impl Finding<'_> {
             }
             let is_inner = |at: &usize| {
                 let made = steps[*at].outputs[0];
-                let read = made.map_or(&[][..], |made| self.readers.of(made));
+                let read = made.map_or(&[][..], |made| self.readers.readers(made));
                 read.iter().all(|reader| {
                     let reader = *reader as usize;
                     reader >= steps.len() || kept.contains(&reader)
@@ -274,18 +280,18 @@ impl Finding<'_> {
     }
 }
 
-/// Who reads a value.
+/// Readers of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Only {
-    /// No step; it takes the place of a state variable.
+    /// No step; the value is a new value of state.
     Nobody,
     /// Steps of one group.
     Group(usize),
-    /// Anything else.
+    /// Any other readers.
     Others,
 }
 
-/// A step that is a function of elements, and its result.
+/// Returns the function and the result of a pointwise step.
 fn function(step: &Step) -> Option<(&Pointwise, Slot)> {
     match (&step.op, &step.outputs[..]) {
         (Op::Pointwise(pointwise), [Some(made)]) => Some((pointwise, *made)),
@@ -293,20 +299,21 @@ fn function(step: &Step) -> Option<(&Pointwise, Slot)> {
     }
 }
 
-/// The number of the first constant and that of the first result, while it is not known how many
-/// operands there are.
+/// Number of the first constant and of the first result, while the number of operands is unknown.
 const CONSTANT: u32 = 1 << 30;
 const RESULT: u32 = 1 << 31;
 
-/// The step that does what the members of a group did; `None` if they are too many for a step.
-fn fused(program: &Program, old_of: &HashMap<Slot, Slot>, members: &[usize]) -> Option<Step> {
+/// Fuses the members of a group; `None` if they are too many for a step.
+fn fuse(program: &Program, old_of: &HashMap<Slot, Slot>, members: &[usize]) -> Option<Step> {
     let mut operands: SmallVec<[Slot; 8]> = SmallVec::new();
     let mut registers: HashMap<Slot, u32> = HashMap::new();
     let mut instructions: Vec<Instruction> = Vec::new();
     let mut constants: Vec<Tensor> = Vec::new();
     let mut register = |registers: &mut HashMap<Slot, u32>, slot: Slot| {
         *registers.entry(slot).or_insert_with(|| {
-            if let Some(constant) = program.small(slot).filter(|constant| constant.len() == 1) {
+            if let Some(constant) =
+                program.small_constant(slot).filter(|constant| constant.len() == 1)
+            {
                 constants.push(constant.clone());
                 return CONSTANT + constants.len() as u32 - 1;
             }
@@ -359,7 +366,7 @@ fn fused(program: &Program, old_of: &HashMap<Slot, Slot>, members: &[usize]) -> 
     results.iter_mut().for_each(settle);
     let elements = Elements { elem: elem?, operands, constants, instructions, results };
     elements.functions()?;
-    // The node that makes the last new value names the step.
+    // The node that computes the last new value names the step.
     let mut origins: SmallVec<[NodeId; 1]> =
         members.iter().flat_map(|at| program.steps[*at].origins.iter().copied()).collect();
     origins.reverse();

@@ -1,21 +1,21 @@
-//! Gradients of the weights of convolutions in one step.
+//! Weight gradient fusion: computes the gradient of the weights of a convolution in one step.
 //!
-//! As nodes of the standard such a gradient is a convolution in which images and channels have
-//! changed places: both operands are transposed, the gradient of the output takes the part of
-//! weights, and the result is transposed back. What a stride left over is cut off at last. A
-//! convolution with a kernel as large as an image reads that kernel again for each of few outputs;
-//! the one step has the same sums in another order.
+//! In nodes of the standard this gradient is a convolution with images and channels exchanged: both
+//! operands are transposed, the gradient of the output acts as weights, and the result is
+//! transposed back. Elements beyond the last stride are sliced off. A convolution with a kernel as
+//! large as an image reads that kernel again for each of few outputs; the fused step computes the
+//! sums in another order.
 //!
-//! This comes before other rewrites of convolutions, which would see one of these.
+//! This runs before other rewrites of convolutions, which would change this one.
 
 use sardonyx_tensor::{DataType, Dims};
 
-use super::{Note, Readers, put_together, taken_apart};
+use super::{Note, Readers, put_steps, take_steps};
 use crate::program::{
     Conv, Move, MoveKind, Op, Padding, Program, Slot, Step, WeightGradient, Window,
 };
 
-/// Makes one step of each such convolution and of what follows it.
+/// Fuses each such convolution with the steps after it.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let mut notes = Vec::new();
     if !program.steps.iter().any(|step| matches!(step.op, Op::Conv(_))) {
@@ -23,11 +23,11 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     }
     let readers = Readers::new(program);
     let makers = program.makers();
-    let mut steps = taken_apart(program);
+    let mut steps = take_steps(program);
     for index in 0..steps.len() {
         let maker = |slot: Slot| makers[slot.index()].and_then(|at| steps[at].as_ref());
         let Some(gradient) = find(program, &steps, index, maker) else { continue };
-        // The transpose of the result, and what cuts it.
+        // The transpose of the result, and the slice after it.
         let Some(transpose) = only_reader(&steps, &readers, index) else { continue };
         let last = match only_reader(&steps, &readers, transpose) {
             Some(slice) if cuts_ends(program, &steps[slice]) => Some(slice),
@@ -41,27 +41,28 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
         let before: Vec<Step> = replaced.filter_map(|place| steps[place].take()).collect();
         let Some(last) = &mut steps[at] else { continue };
         for step in before {
-            notes.push(Note::joined(last, &step));
+            notes.push(Note::fused(last, &step));
             last.origins.extend(step.origins);
         }
         // The node that multiplies names the step.
         last.origins.rotate_left(1);
         last.op = Op::WeightGradient(Box::new(WeightGradient { window, ..gradient }));
     }
-    put_together(program, steps);
+    put_steps(program, steps);
     notes
 }
 
-/// The step that alone reads what the one at `index` gives.
+/// Returns the only reader of the step at `index`.
 fn only_reader(steps: &[Option<Step>], readers: &Readers, index: usize) -> Option<usize> {
     let &[Some(result)] = &steps[index].as_ref()?.outputs[..] else { return None };
-    match readers.of(result) {
+    match readers.readers(result) {
         &[reader] if reader != u32::MAX => Some(reader as usize),
         _ => None,
     }
 }
 
-/// What a convolution of transposed operands is the gradient of, with its own window.
+/// Returns the gradient that a convolution of transposed operands computes, with the window of that
+/// convolution.
 fn find<'s>(
     program: &Program,
     steps: &'s [Option<Step>],
@@ -72,7 +73,7 @@ fn find<'s>(
     let Conv { elem: DataType::Float, group: 1, bias: None, expansion: None, .. } = **conv else {
         return None;
     };
-    let window = conv.window.known().filter(|_| conv.takes_stages())?;
+    let window = conv.window.fixed().filter(|_| conv.takes_stages())?;
     let is_explicit = matches!(window.padding, Padding::Explicit(..));
     if !conv.epilogue.0.is_empty() || !is_explicit || program.is_constant(conv.weights) {
         return None;
@@ -85,7 +86,7 @@ fn find<'s>(
     Some(WeightGradient { x, dy, window: window.clone() })
 }
 
-/// Whether an operation lets the first two axes of images change places.
+/// Whether an operation exchanges the first two axes of images.
 fn swaps(op: &Op) -> bool {
     let Op::Move(moved) = op else { return false };
     let swaps = |order: &Dims| {
@@ -95,8 +96,8 @@ fn swaps(op: &Op) -> bool {
     moved.kind.order().is_some_and(swaps)
 }
 
-/// The window of the convolution, whose strides are the dilations of the gradient: `transpose`
-/// must make its result the weights, and `last` gives what is left of them.
+/// Returns the window of the original convolution, whose strides are the dilations of the
+/// gradient's; `transpose` must transpose the result to the weights, and `last` outputs them.
 fn window(
     program: &Program,
     transpose: &Option<Step>,
@@ -125,7 +126,7 @@ fn cuts_ends(program: &Program, step: &Option<Step>) -> bool {
         return false;
     };
     let all = |slot: Slot, wanted: i64| {
-        let numbers = program.small(slot).and_then(|small| small.to_vec::<i64>().ok());
+        let numbers = program.small_constant(slot).and_then(|small| small.to_vec::<i64>().ok());
         numbers.is_some_and(|numbers| numbers.iter().all(|number| *number == wanted))
     };
     let steps_by_one = operands.get(4).copied().flatten().is_none_or(|steps| all(steps, 1));

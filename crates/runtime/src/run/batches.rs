@@ -1,45 +1,45 @@
-//! `Scan` of version 8: a batch of sequences, each of a length of its own, and each scanned alone.
+//! `Scan` of version 8: scans each sequence of a batch, whose lengths may differ.
 //!
-//! What is stacked of a sequence that is shorter than the others ends in zeros.
+//! Stacked outputs of shorter sequences are padded with zeros.
 
 use sardonyx_tensor::shape::{elems, strides};
 use sardonyx_tensor::{DataType, Dims, Tensor, TensorView, Value};
 use smallvec::SmallVec;
 
 use super::stack::Slices;
-use super::{Failed, Run, Watch};
+use super::{Failed, RegionStep, Run, Watch};
 use crate::error::{KernelError, fail};
-use crate::executable::{Region, Step};
 use crate::kernel::{Call, Operand, OperandList, Target};
 use crate::memory::{Memory, Planned};
 
-/// The sizes of a batch.
+/// Sizes of a batch.
 #[derive(Clone, Copy)]
-struct Counts {
-    /// Sequences.
+struct BatchSizes {
+    /// Number of sequences.
     batch: usize,
-    /// Slices of the longest one.
+    /// Number of slices of the longest sequence.
     longest: usize,
 }
 
 impl Run<'_> {
     /// Runs the body of a region for each sequence of a batch. The first operand has their lengths,
-    /// if there are some; then come those of a scan.
-    pub(super) fn batches(
+    /// if given; the operands of the scan follow.
+    pub(super) fn run_batches(
         &self,
-        (step, region): (&Step, &Region),
+        at: RegionStep<'_>,
         planned: &[Planned],
         inner: &mut Option<Box<Memory>>,
         call: &mut Call<'_>,
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), Failed> {
-        let kind = &region.kind;
+        let kind = &at.region.kind;
         let carried = kind.carried_count();
         let scanned = kind.input_count() - carried;
         let counts = counts(call, carried, scanned)?;
         let lengths = lengths(call, counts)?;
         let mut all: Vec<Option<Tensor>> = call.targets.iter().map(|_| None).collect();
-        // Without sequences, one of zeros and of no slices says what types and sizes outputs have.
+        // An empty batch runs once on zeros without slices, which determines the types and sizes of
+        // outputs.
         let blanks = if lengths.is_empty() { blanks(call, carried + scanned)? } else { Vec::new() };
         let no_length = blanks.first().map(|_| &0);
         for (index, length) in lengths.iter().chain(no_length).enumerate() {
@@ -59,8 +59,8 @@ impl Run<'_> {
             }
             let targets = call.targets.iter().map(|_| Target::Owned(None)).collect();
             let mut one = Call { operands, targets, over: None, ..*call };
-            let slices = Slices::of(kind, &one)?.map(|slices| slices.of_length(*length));
-            self.iterations((step, region), planned, inner, &mut one, slices, watch)?;
+            let slices = Slices::from_call(kind, &one)?.map(|slices| slices.truncate(*length));
+            self.run_iterations(at, planned, inner, &mut one, slices, watch)?;
             for (position, target) in one.targets.into_iter().enumerate() {
                 let Target::Owned(Some(Value::Tensor(tensor))) = target else {
                     return Err("an output is not a tensor".to_string().into());
@@ -81,7 +81,7 @@ impl Run<'_> {
     }
 }
 
-/// The first operands of a sequence that is not there: zeros.
+/// Makes zeros as first operands of an empty batch.
 fn blanks(call: &Call<'_>, count: usize) -> Result<Vec<Tensor>, KernelError> {
     let blank = |position: usize| {
         let view = call.tensor(position)?;
@@ -92,12 +92,12 @@ fn blanks(call: &Call<'_>, count: usize) -> Result<Vec<Tensor>, KernelError> {
     (1..=count).map(blank).collect()
 }
 
-/// Writes what the sequence of a number gives into an output of the whole batch.
+/// Writes the result of sequence `index` into an output of the whole batch.
 fn add(
     whole: &mut Option<Tensor>,
     part: &Tensor,
     index: usize,
-    counts: Counts,
+    counts: BatchSizes,
     is_stacked: bool,
 ) -> Result<(), KernelError> {
     let mut dims = Dims::from(part.dims());
@@ -122,7 +122,7 @@ fn add(
     Ok(())
 }
 
-/// Bytes of elements that have addresses.
+/// Returns the size of elements in bytes; fails for elements smaller than a byte.
 fn whole_bytes(elem: DataType, dims: &[usize]) -> Result<usize, KernelError> {
     match elem.bits() {
         Some(bits) if bits % 8 == 0 => Ok(elems(dims)? * (bits / 8)),
@@ -130,8 +130,8 @@ fn whole_bytes(elem: DataType, dims: &[usize]) -> Result<usize, KernelError> {
     }
 }
 
-/// How many sequences there are, and how long the longest may be.
-fn counts(call: &Call<'_>, carried: usize, scanned: usize) -> Result<Counts, KernelError> {
+/// Returns the number of sequences, and the maximum length.
+fn counts(call: &Call<'_>, carried: usize, scanned: usize) -> Result<BatchSizes, KernelError> {
     let mut found: Option<(usize, usize)> = None;
     let mut batch = None;
     for position in 1..=carried + scanned {
@@ -154,12 +154,12 @@ fn counts(call: &Call<'_>, carried: usize, scanned: usize) -> Result<Counts, Ker
         }
     }
     let longest = found.map_or(0, |(_, longest)| longest);
-    Ok(Counts { batch: batch.unwrap_or(0), longest })
+    Ok(BatchSizes { batch: batch.unwrap_or(0), longest })
 }
 
-/// The number of slices of each sequence.
-fn lengths(call: &Call<'_>, counts: Counts) -> Result<Vec<usize>, KernelError> {
-    let Counts { batch, longest, .. } = counts;
+/// Returns the number of slices of each sequence.
+fn lengths(call: &Call<'_>, counts: BatchSizes) -> Result<Vec<usize>, KernelError> {
+    let BatchSizes { batch, longest, .. } = counts;
     if !call.has_input(0) {
         return Ok(vec![longest; batch]);
     }
@@ -169,14 +169,12 @@ fn lengths(call: &Call<'_>, counts: Counts) -> Result<Vec<usize>, KernelError> {
     }
     let length = |length: &i64| match usize::try_from(*length) {
         Ok(length) if length <= longest => Ok(length),
-        _ => fail!(
-            "sequence_lens has the element the element {length}, but there are {longest} slices"
-        ),
+        _ => fail!("sequence_lens has the element {length}, but there are {longest} slices"),
     };
     given.iter().map(length).collect()
 }
 
-/// One of the parts of a tensor along its first axis.
+/// Returns element `index` of a tensor along its first axis.
 fn part<'a>(view: &TensorView<'a>, index: usize) -> Result<TensorView<'a>, KernelError> {
     let dims = Dims::from(&view.dims()[1..]);
     let elem = view.data_type();

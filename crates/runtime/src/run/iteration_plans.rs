@@ -1,34 +1,35 @@
-//! Plans for iterations whose inputs have other sizes than those of the iteration before.
+//! Plans for iterations whose input sizes change.
 //!
-//! A plan for sizes that are not known leaves all values to memory of their own, so iterations get
-//! plans for the sizes that they have. New ones are cheap, but not free: after three new sets of
-//! sizes in a row, iterations do without until sizes repeat.
+//! With a plan for unknown sizes all values have memory of their own, so iterations get plans for
+//! their actual sizes. New plans are cheap, but not free: after three new sets of sizes in a row,
+//! iterations run without until sizes repeat.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_model::Type;
 use sardonyx_tensor::{DataType, Dims};
 
-use crate::executable::{Body, Executable, Region};
-use crate::memory::{Held, Key, Planned, Plans, fits, key_of};
+use crate::executable::{Body, Executable};
+use crate::memory::{Held, InputTypes, Planned, Plans, fits, key_of};
+use crate::program::RegionKind;
 use crate::sizes::{KnownSizes, Scope};
 
 /// Limit: new sets of sizes in a row that get a plan.
 const PATIENCE: usize = 3;
 
-/// What iterations of a region with inputs of unknown sizes have planned, in all runs.
+/// Plans for the iterations of a region with inputs of unknown sizes, from all runs.
 #[derive(Debug, Default)]
 pub(crate) struct IterationPlans {
     sizes: KnownSizes,
     plans: Mutex<Plans>,
 }
 
-/// How the iterations of one run of a region have got their plans.
+/// State of the choice of plans in one run of a region.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
-    /// The sizes of the iteration before.
-    last: Option<Key>,
-    /// How many sets of sizes in a row were new.
+    /// Sizes of the previous iteration.
+    last: Option<InputTypes>,
+    /// Number of new sets of sizes in a row.
     new: usize,
 }
 
@@ -38,11 +39,13 @@ impl IterationPlans {
         *self.plans.lock().unwrap_or_else(PoisonError::into_inner) = Plans::default();
     }
 
-    /// The plan for an iteration that is given some values; `None` for the one for unknown sizes.
+    /// Returns the plan for an iteration with the given values; `None` to use the one for unknown
+    /// sizes.
     pub(super) fn choose(
         &self,
         executable: &Executable,
-        (region, body): (&Region, &Body),
+        kind: &RegionKind,
+        body: &Body,
         given: &[Held<'_>],
         choice: &mut Choice,
     ) -> Option<Arc<Planned>> {
@@ -59,27 +62,27 @@ impl IterationPlans {
         choice.new = if repeats { 0 } else { choice.new + 1 };
         let key = key_of(given);
         choice.last = Some(key.clone());
-        // What contradicts itself fails in the step that it is about, which says more.
-        let found = self.sizes.find(Scope::inside(executable, body), &types_of(given)).ok()?;
-        let planned = Arc::new(Planned::in_region(&region.kind, body, found.sizes));
+        // A contradiction is an error of the step that it is about, which describes it better.
+        let found = self.sizes.find(Scope::inner(executable, body), &types_of(given)).ok()?;
+        let planned = Arc::new(Planned::in_region(kind, body, found.sizes));
         plans().keep(key, planned.clone());
         Some(planned)
     }
 
-    /// The types of the values of a body, by slot, where it is given values of these types; `None`
-    /// if they contradict each other.
+    /// Returns the types of the values of a body, by slot, for inputs of these types; `None` if
+    /// they contradict each other.
     pub(super) fn types(
         &self,
         executable: &Executable,
         body: &Body,
         given: &[Option<Type>],
     ) -> Option<Vec<Option<(DataType, Dims)>>> {
-        let found = self.sizes.find(Scope::inside(executable, body), given).ok()?;
+        let found = self.sizes.find(Scope::inner(executable, body), given).ok()?;
         Some(found.sizes.types)
     }
 }
 
-/// The types of values; `None` for those that are not tensors.
+/// Returns the types of values; `None` for those that are not tensors.
 pub(super) fn types_of(given: &[Held<'_>]) -> Vec<Option<Type>> {
     let types = given.iter().map(|value| {
         let view = value.as_view()?;

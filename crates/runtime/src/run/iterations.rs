@@ -1,54 +1,54 @@
-//! The iterations of `Loop` and `Scan`: one graph runs again and again, on what it gave the last
-//! time.
+//! Iterations of `Loop` and `Scan`: one graph runs repeatedly, on its outputs of the previous
+//! iteration.
 //!
-//! What is carried changes places. A value of a size that stays has two places, which the graph
-//! reads and writes alternately; any other is handed on as it is. What is stacked is written where
-//! it stays if its size is known before, else appended to memory that grows by doubling.
+//! A carried value of constant size has two buffers, which the graph reads and writes alternately;
+//! any other is passed on as a value. A stacked value is written in its place if its size is known
+//! before, else appended to memory that grows by doubling.
+
+mod in_plan;
 
 use std::mem::{replace, take};
 
 use sardonyx_model::{Dim, Type};
-use sardonyx_tensor::{Arena, Bool8, DataType, Dims, Tensor, Value, WriteSlices, emptied};
+use sardonyx_tensor::{Arena, Bool8, DataType, Dims, Tensor, Value, emptied};
 use smallvec::SmallVec;
 
 use super::iteration_plans::{Choice, types_of};
-use super::regions::{borrowed, truth};
-use super::stack::{Slices, Stack, shown};
-use super::{Failed, Room, Run, Watch};
+use super::regions::{borrow, read_condition};
+use super::stack::{Slices, Stack, format_type};
+use super::{Failed, RegionStep, Run, Watch};
 use crate::error::KernelError;
-use crate::executable::{Body, Executable, Region, Step};
-use crate::iteration_plan::{Condition, IterationPlan, Stacked, Then};
+use crate::executable::{Body, Executable, Step};
 use crate::kernel::{Call, Operand, Target};
 use crate::memory::{Held, Memory, Planned};
 use crate::program::{Along, RegionKind};
-use crate::schedule::Source;
 
-/// The iterations of one run of a region.
+use in_plan::Iterations;
+
+/// Iterations of one run of a region.
 struct Iterating<'o, 't> {
-    /// By carried value: what the next iteration is given, as far as no plan holds it.
+    /// Carried values of the next iteration that no plan holds.
     carried: SmallVec<[Held<'o>; 4]>,
-    /// How many iterations there have been.
+    /// Number of iterations so far.
     iteration: usize,
-    /// How many there are at most.
-    most: u64,
-    /// Whether the condition allows another one.
-    goes_on: bool,
+    limits: LoopLimits,
+    /// Destinations of the carried values after the last iteration.
     finals: &'t mut [Target<'o>],
     stacks: SmallVec<[Stack<'t, 'o>; 2]>,
 }
 
 impl Iterating<'_, '_> {
     fn has_next(&self) -> bool {
-        self.goes_on && (self.iteration as u64) < self.most
+        self.limits.goes_on && (self.iteration as u64) < self.limits.most
     }
 }
 
 impl Run<'_> {
     /// Runs the body of a region iteration by iteration. The operands of the call are those of the
-    /// kind, then what the body captures.
-    pub(super) fn iterations<'o>(
+    /// kind, then the captures of the body.
+    pub(super) fn run_iterations<'o>(
         &self,
-        (step, region): (&Step, &Region),
+        RegionStep { step, region }: RegionStep<'_>,
         planned: &[Planned],
         inner: &mut Option<Box<Memory>>,
         call: &mut Call<'o>,
@@ -59,78 +59,65 @@ impl Run<'_> {
             return Err("the node does not have one graph".to_string().into());
         };
         let kind = &region.kind;
-        let (most, goes_on) = limits(kind, call)?;
-        let most = slices.as_ref().map_or(most, |slices| slices.len() as u64);
+        let mut limits = LoopLimits::read(kind, call)?;
+        if let Some(slices) = &slices {
+            limits.most = slices.len() as u64;
+        }
         let Call { operands, targets, .. } = call;
         let (first, count) = (kind.first_carried(), kind.carried_count());
-        let carried = operands[first..first + count].iter_mut().map(|operand| {
-            if let Operand::Taken(_) = operand
-                && let Operand::Taken(value) = replace(operand, Operand::Absent)
-            {
-                let bytes = value.bytes();
-                return Held::Value(value, bytes);
-            }
-            borrowed(operand)
-        });
-        let carried = carried.collect();
+        let carried = operands[first..first + count].iter_mut().map(take_carried).collect();
         let Some((finals, stacked)) = targets.split_at_mut_checked(count) else {
             return Err("there are more loop-carried inputs than outputs".to_string().into());
         };
-        let along = |index: usize| match kind {
-            RegionKind::Scan { stacked, .. } => stacked[index],
-            RegionKind::If { .. } | RegionKind::Loop { .. } => Along::FIRST,
-        };
-        let stacked = stacked.iter_mut().enumerate();
-        let stacks = stacked.map(|(index, target)| Stack::new(target, along(index))).collect();
-        let mut iterating = Iterating { carried, iteration: 0, most, goes_on, finals, stacks };
+        let stacks = stacked.iter_mut().enumerate().map(|(index, target)| {
+            let along = match kind {
+                RegionKind::Scan { stacked, .. } => stacked[index],
+                RegionKind::If { .. } | RegionKind::Loop { .. } => Along::FIRST,
+            };
+            Stack::new(target, along)
+        });
+        let stacks = stacks.collect();
+        let mut iterating = Iterating { carried, iteration: 0, limits, finals, stacks };
         let memory = inner.get_or_insert_with(Box::default);
         let is_open = planned.iterations.as_deref().is_some_and(|plan| plan.is_open);
+        let around = Around { operands, slices: slices.as_ref() };
+        let site = Site { step, kind, body, planned, is_open, is_one_iteration: false };
         let mut choice = Choice::default();
         while iterating.has_next() {
-            self.check_declared((kind, body), &iterating, slices.as_ref())?;
+            self.check_declared(site, around.slices, &iterating)?;
             let chosen = if is_open {
-                let given = given_to(kind, operands, slices.as_ref(), &iterating)?;
-                self.iteration_plans[step.number].choose(
-                    self.executable,
-                    (region, body),
-                    &given,
-                    &mut choice,
-                )
+                let inputs = list_inputs(kind, around, &iterating)?;
+                let plans = &self.iteration_plans[step.number];
+                plans.choose(self.executable, kind, body, &inputs, &mut choice)
             } else {
                 None
             };
             let is_one_iteration = is_open && chosen.is_none();
             let planned = chosen.as_deref().unwrap_or(planned);
-            let site = Site { step, kind, body, planned, is_open, is_one_iteration };
-            let given = Around { operands, slices: slices.as_ref() };
-            self.run_iterations(site, memory, given, &mut iterating, watch)?;
+            let site = Site { planned, is_one_iteration, ..site };
+            self.run_in_plan(site, memory, around, &mut iterating, watch)?;
         }
         let sizes = match iterating.iteration {
-            0 => {
-                let given = Around { operands, slices: slices.as_ref() };
-                self.sizes_without_iterations((step, region, body), planned, given, &iterating)?
-            }
+            0 => self.find_slice_sizes(site, around, &iterating)?,
             _ => Vec::new(),
         };
         self.end(kind, body, iterating, &sizes)
     }
 
-    /// By stacked output, the element type and sizes that a slice would have if there were an
-    /// iteration: nothing else decides about the shape of an output without slices.
-    fn sizes_without_iterations(
+    /// Returns the element type and sizes that a slice of each stacked output would have in an
+    /// iteration, which decide the shape of an output without slices.
+    fn find_slice_sizes(
         &self,
-        (step, region, body): (&Step, &Region, &Body),
-        planned: &Planned,
-        given: Around<'_, '_>,
+        site: Site<'_>,
+        around: Around<'_, '_>,
         iterating: &Iterating<'_, '_>,
     ) -> Result<Vec<Option<(DataType, Dims)>>, Failed> {
-        let kind = &region.kind;
+        let Site { step, kind, body, planned, is_open, .. } = site;
         let mut actual = None;
-        if planned.iterations.as_deref().is_some_and(|plan| plan.is_open)
-            && iterating.stacks.iter().any(|stack| matches!(stack, Stack::Grown { .. }))
-        {
-            let mut types = types_of(&given_to(kind, given.operands, None, iterating)?);
-            if let Some(slices) = given.slices {
+        if is_open && iterating.stacks.iter().any(|stack| matches!(stack, Stack::Grown { .. })) {
+            let unsliced = Around { slices: None, ..around };
+            let mut types = types_of(&list_inputs(kind, unsliced, iterating)?);
+            if let Some(slices) = around.slices {
                 let first = types.len().min(iterating.carried.len());
                 drop(types.splice(first..first, slices.types().map(Some)));
             }
@@ -142,13 +129,13 @@ impl Run<'_> {
         Ok(stacked.map(|slot| types.get(slot.index())?.clone()).collect())
     }
 
-    /// Refuses what the next iteration is given if it has another size than the graph declares.
-    /// Steps rely on what is declared, or not, so they do not all find that out.
+    /// Refuses values of the next iteration whose sizes differ from the declared ones. Steps rely
+    /// on these to different degrees, so not all of them would notice.
     fn check_declared(
         &self,
-        (kind, body): (&RegionKind, &Body),
-        iterating: &Iterating<'_, '_>,
+        Site { kind, body, .. }: Site<'_>,
         slices: Option<&Slices<'_>>,
+        iterating: &Iterating<'_, '_>,
     ) -> Result<(), Failed> {
         let first = match kind {
             RegionKind::Loop { .. } => 2,
@@ -171,7 +158,7 @@ impl Run<'_> {
             if fits {
                 return Ok(());
             }
-            let (name, is) = (resolved.name_of(value), shown(view.data_type(), dims));
+            let (name, is) = (resolved.name_of(value), format_type(view.data_type(), dims));
             Err(format!("input '{name}' of the graph is {is}, but must be {declared}").into())
         };
         for (index, held) in iterating.carried.iter().enumerate() {
@@ -185,11 +172,11 @@ impl Run<'_> {
     }
 
     /// Runs iterations in the memory of one plan.
-    fn run_iterations<'o>(
+    fn run_in_plan<'o>(
         &self,
         site: Site<'_>,
         memory: &mut Memory,
-        given: Around<'_, 'o>,
+        around: Around<'_, 'o>,
         iterating: &mut Iterating<'o, '_>,
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), Failed> {
@@ -210,7 +197,7 @@ impl Run<'_> {
             let (_, lent) = buffers.borrow(&[], &plan.buffers)?;
             let mut iterations =
                 Iterations { run: self, site, plan, held, spare: SmallVec::new(), fits: true };
-            let ran = iterations.take(lent, (arena, &mut inner), given, iterating, watch);
+            let ran = iterations.run_all(lent, arena, &mut inner, around, iterating, watch);
             (ran, emptied(iterations.held))
         };
         memory.held = held;
@@ -220,7 +207,7 @@ impl Run<'_> {
         ran
     }
 
-    /// A failure of an iteration, which it names.
+    /// Adds the iteration to a failure.
     #[cold]
     fn in_iteration(&self, failed: Failed, step: &Step, iteration: usize) -> Failed {
         match failed {
@@ -233,8 +220,8 @@ impl Run<'_> {
         }
     }
 
-    /// Gives back what is not yet where it is wanted. `sizes` are those of slices, by stacked
-    /// output, if there was no iteration.
+    /// Delivers the values that are not in their final place. `sizes` are those of slices, by
+    /// stacked output, if there was no iteration.
     fn end(
         &self,
         kind: &RegionKind,
@@ -262,14 +249,14 @@ impl Run<'_> {
     }
 }
 
-/// What a region is given, for all iterations.
+/// Arguments of a region, for all iterations.
 #[derive(Clone, Copy)]
 struct Around<'s, 'o> {
     operands: &'s [Operand<'o>],
     slices: Option<&'s Slices<'o>>,
 }
 
-/// The region whose iterations run, and the plan for them.
+/// Region whose iterations run, and its plan.
 #[derive(Clone, Copy)]
 struct Site<'s> {
     step: &'s Step,
@@ -282,316 +269,10 @@ struct Site<'s> {
     is_one_iteration: bool,
 }
 
-/// Iterations in the memory of one plan.
-struct Iterations<'s, 'h> {
-    run: &'s Run<'s>,
-    site: Site<'s>,
-    plan: &'s IterationPlan,
-    held: Vec<Held<'h>>,
-    /// By carried value: the second of its places, until it is in use.
-    spare: SmallVec<[Option<&'h mut [u8]>; 4]>,
-    /// Whether the next iteration has the sizes that this plan is for.
-    fits: bool,
-}
-
-impl<'h> Iterations<'_, 'h> {
-    /// Runs iterations until there are no more.
-    fn take<'o: 'h, 't: 'h>(
-        &mut self,
-        buffers: WriteSlices<'h>,
-        (arena, inner): (&mut Arena, &mut Option<Box<Memory>>),
-        given: Around<'h, 'o>,
-        iterating: &mut Iterating<'o, 't>,
-        watch: &mut Option<Watch<'_>>,
-    ) -> Result<(), Failed> {
-        let Site { step, body, planned, .. } = self.site;
-        self.begin(&mut buffers.into_iter(), given.operands, iterating)?;
-        while iterating.has_next() {
-            if let Some(reason) = self.run.limits.take_iteration() {
-                return Err(Failed::Inside(self.run.stopped(
-                    reason,
-                    step,
-                    Some(iterating.iteration),
-                )));
-            }
-            let mut ran = self.lend(given.slices, iterating);
-            if ran.is_ok() {
-                let held = &mut self.held;
-                let mut room = Room { arena: &mut *arena, inner: &mut *inner, held };
-                let walked = self.run.walk(body, planned, &mut room, watch);
-                ran = walked.map_err(Failed::Inside).and_then(|()| self.end_iteration(iterating));
-            }
-            ran.map_err(|failed| self.run.in_iteration(failed, step, iterating.iteration))?;
-            iterating.iteration += 1;
-            if self.site.is_one_iteration || !self.fits {
-                break;
-            }
-        }
-        self.leave(iterating)
-    }
-
-    /// Puts everything in its place for the first iteration.
-    fn begin<'o: 'h>(
-        &mut self,
-        buffers: &mut dyn Iterator<Item = &'h mut [u8]>,
-        operands: &[Operand<'o>],
-        iterating: &mut Iterating<'o, '_>,
-    ) -> Result<(), Failed> {
-        let Iterations { site, plan, held, spare, .. } = self;
-        let schedule = &site.planned.schedule;
-        held.resize_with(plan.held, Held::default);
-        let mut next = || buffers.next().map_or(Held::Nothing, Held::Output);
-        if let Some(place) = plan.number {
-            held[place as usize] = next();
-        }
-        if let Some(condition) = &plan.condition {
-            if let Some(place) = condition.input {
-                let mut value = next();
-                if let Held::Output(bytes) = &mut value {
-                    bytes.fill(1);
-                }
-                held[place as usize] = value;
-            }
-            if condition.is_lent
-                && let Source::Held { place, .. } = condition.made
-            {
-                held[place as usize] = next();
-            }
-        }
-        for (carried, value) in plan.carried.iter().zip(&mut iterating.carried) {
-            let value = match value {
-                Held::Value(..) => take(value),
-                Held::Input(view) => Held::Input(view.clone()),
-                Held::Borrowed(value) => Held::Borrowed(value),
-                Held::Output(_) | Held::Nothing => Held::Nothing,
-            };
-            let declared =
-                carried.read.and_then(|slot| site.planned.plan.types[slot.index()].as_ref());
-            check(&value, declared)?;
-            held[carried.input as usize] = value;
-            let mut second = None;
-            if let Then::At { output, is_lent: true } = carried.then {
-                held[output as usize] = next();
-                second = match next() {
-                    Held::Output(bytes) => Some(bytes),
-                    _ => None,
-                };
-            }
-            spare.push(second);
-        }
-        for (stacked, stack) in plan.stacked.iter().zip(&iterating.stacks) {
-            if let Some(output) = stacked.output {
-                let place = next();
-                if !stack.is_placed() {
-                    held[output as usize] = place;
-                }
-            }
-        }
-        let own = site.kind.input_count();
-        for (place, operand) in
-            schedule.inputs[own..].iter().zip(&operands[site.kind.input_count()..])
-        {
-            if let Some(place) = place {
-                held[*place as usize] = borrowed(operand);
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives the next iteration what is new in it, and memory for what it stacks.
-    fn lend<'o: 'h, 't: 'h>(
-        &mut self,
-        slices: Option<&'h Slices<'o>>,
-        iterating: &mut Iterating<'o, 't>,
-    ) -> Result<(), Failed> {
-        let Iterations { site, plan, held, .. } = self;
-        if let Some(place) = plan.number {
-            let number = iterating.iteration as i64;
-            match &mut held[place as usize] {
-                Held::Output(bytes) if bytes.len() == size_of::<i64>() => {
-                    bytes.copy_from_slice(&number.to_ne_bytes());
-                }
-                place => *place = Held::Value(Value::Tensor(Tensor::scalar(number)), 0),
-            }
-        }
-        let types = &site.planned.plan.types;
-        if let Some(slices) = slices {
-            let first = site.kind.carried_count();
-            let inputs = first..first + slices.count();
-            let slots = site.body.inputs[inputs.clone()].iter();
-            let places = site.planned.schedule.inputs[inputs].iter();
-            for ((place, slot), slice) in places.zip(slots).zip(slices.at(iterating.iteration)) {
-                if let (Some(place), Some(slot)) = (place, slot) {
-                    let slice = slice?;
-                    check(&slice, types[slot.index()].as_ref())?;
-                    held[*place as usize] = slice;
-                }
-            }
-        }
-        for (stacked, stack) in plan.stacked.iter().zip(&mut iterating.stacks) {
-            if let Some(output) = stacked.output
-                && let Some(bytes) = stack.lend(types[stacked.slot.index()].as_ref())?
-            {
-                held[output as usize] = Held::Output(bytes);
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes what an iteration has made to where the next one finds it.
-    fn end_iteration(&mut self, iterating: &mut Iterating<'_, '_>) -> Result<(), Failed> {
-        if let Some(condition) = &self.plan.condition {
-            iterating.goes_on = self.truth(condition)?;
-        }
-        for (stacked, stack) in self.plan.stacked.iter().zip(&mut iterating.stacks) {
-            self.stack(stacked, stack)?;
-        }
-        // What is also something else is copied before anything moves.
-        let mut copies: SmallVec<[Value; 2]> = SmallVec::new();
-        for carried in &self.plan.carried {
-            if let Then::Of(source) = carried.then {
-                let operand = self.operand(source)?;
-                copies.push(self.run.owned(operand)?);
-            }
-        }
-        let mut copies = copies.into_iter();
-        let Iterations { plan, held, spare, run, site, .. } = self;
-        for (carried, spare) in plan.carried.iter().zip(spare) {
-            match carried.then {
-                Then::Same => {}
-                Then::At { output, .. } => {
-                    let made = take(&mut held[output as usize]);
-                    let before = replace(&mut held[carried.input as usize], made);
-                    held[output as usize] = match before {
-                        Held::Output(bytes) => Held::Output(bytes),
-                        Held::Value(_, bytes) => {
-                            run.account.credit(bytes);
-                            spare.take().map_or(Held::Nothing, Held::Output)
-                        }
-                        _ => spare.take().map_or(Held::Nothing, Held::Output),
-                    };
-                }
-                Then::Of(_) => {
-                    let value = copies.next().map(|value| {
-                        let bytes = value.bytes();
-                        Held::Value(value, bytes)
-                    });
-                    let place = &mut held[carried.input as usize];
-                    if let Held::Value(_, bytes) = replace(place, value.unwrap_or_default()) {
-                        run.account.credit(bytes);
-                    }
-                }
-            }
-            let planned =
-                carried.read.and_then(|slot| site.planned.plan.types[slot.index()].as_ref());
-            if let Err(failed) = check(&held[carried.input as usize], planned) {
-                if !site.is_open {
-                    return Err(failed);
-                }
-                self.fits = false;
-            }
-        }
-        Ok(())
-    }
-
-    /// The condition that an iteration has made.
-    fn truth(&self, condition: &Condition) -> Result<bool, Failed> {
-        if let Source::Held { place, .. } = condition.made
-            && Some(place) == condition.input
-        {
-            return Ok(true);
-        }
-        let operand = self.operand(condition.made)?;
-        match &operand {
-            Operand::Tensor(view) if view.data_type() == DataType::Bool && view.len() == 1 => {
-                Ok(view.contiguous_bytes().is_some_and(|bytes| bytes == [1]))
-            }
-            Operand::Tensor(view) => {
-                let is = shown(view.data_type(), view.dims());
-                Err(format!("the condition must be one bool, not {is}").into())
-            }
-            _ => Err("the condition is not a tensor".to_string().into()),
-        }
-    }
-
-    /// Stacks what an iteration has made, unless it lies where it stays.
-    fn stack(&mut self, stacked: &Stacked, stack: &mut Stack<'_, '_>) -> Result<(), Failed> {
-        if let Some(place) = stacked.output
-            && stack.is_placed()
-            && let place = &mut self.held[place as usize]
-            && matches!(place, Held::Output(_))
-        {
-            *place = Held::Nothing;
-            return Ok(());
-        }
-        match self.operand(stacked.source)? {
-            Operand::Tensor(view) => {
-                let pushed = stack.push(&view, self.run.recycler, self.run.account);
-                pushed.map_err(|error| self.of_output(stacked, &error))?;
-            }
-            Operand::Value(value) => {
-                let ty = value.value_type();
-                return Err(format!("only tensors can be stacked, not {ty}").into());
-            }
-            _ => return Err("what is stacked has not been computed".to_string().into()),
-        }
-        // A value of its own is no longer needed.
-        if let Some(place) = stacked.output
-            && let Held::Value(_, bytes) = self.held[place as usize]
-        {
-            self.held[place as usize] = Held::Nothing;
-            self.run.account.credit(bytes);
-        }
-        Ok(())
-    }
-
-    /// What is wrong with an output of the body.
-    #[cold]
-    fn of_output(&self, stacked: &Stacked, error: &KernelError) -> String {
-        let value = self.site.body.slots[stacked.slot.index()].value;
-        format!("output '{}' of the graph: {error}", self.run.executable.resolved.name_of(value))
-    }
-
-    fn operand(&self, source: Source) -> Result<Operand<'_>, Failed> {
-        let Site { body, planned, .. } = self.site;
-        Ok(body.operand(&planned.plan, &self.held, source, None)?)
-    }
-
-    /// Takes what is carried out of the memory of the plan: in the end to where it is wanted.
-    fn leave(&mut self, iterating: &mut Iterating<'_, '_>) -> Result<(), Failed> {
-        let is_over = !iterating.has_next();
-        for (index, carried) in self.plan.carried.iter().enumerate() {
-            let (place, slot) = (carried.input, carried.slot);
-            match &self.held[place as usize] {
-                Held::Output(_) => {
-                    let operand = self.operand(Source::Held { place, root: slot, slot })?;
-                    if is_over {
-                        self.run.deliver(&mut iterating.finals[index], operand)?;
-                        iterating.carried[index] = Held::Nothing;
-                    } else {
-                        let value = self.run.owned(operand)?;
-                        let bytes = value.bytes();
-                        iterating.carried[index] = Held::Value(value, bytes);
-                    }
-                }
-                Held::Value(..) => {
-                    if let Held::Value(value, bytes) = take(&mut self.held[place as usize]) {
-                        iterating.carried[index] = Held::Value(value, bytes);
-                    }
-                }
-                // Still what it was in the beginning.
-                Held::Input(_) | Held::Borrowed(_) | Held::Nothing => {}
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What the next iteration is given: by input of the body.
-fn given_to<'g>(
+/// Lists the inputs of the body in the next iteration.
+fn list_inputs<'g>(
     kind: &RegionKind,
-    operands: &'g [Operand<'_>],
-    slices: Option<&'g Slices<'_>>,
+    around: Around<'g, '_>,
     iterating: &'g Iterating<'_, '_>,
 ) -> Result<SmallVec<[Held<'g>; 8]>, KernelError> {
     let mut given = SmallVec::new();
@@ -607,44 +288,55 @@ fn given_to<'g>(
             Held::Output(_) | Held::Nothing => Held::Nothing,
         });
     }
-    if let Some(slices) = slices {
+    if let Some(slices) = around.slices {
         for slice in slices.at(iterating.iteration) {
             given.push(slice?);
         }
     }
-    given.extend(operands[kind.input_count()..].iter().map(borrowed));
+    given.extend(around.operands[kind.input_count()..].iter().map(borrow));
     Ok(given)
 }
 
-/// Compares a value with the type that was planned for it.
-fn check(value: &Held<'_>, planned: Option<&(DataType, Dims)>) -> Result<(), Failed> {
-    let (Some((elem, dims)), Some(view)) = (planned, value.as_view()) else {
-        return Ok(());
-    };
-    if view.data_type() == *elem && view.dims() == &dims[..] {
-        return Ok(());
+/// Takes a carried operand over, or borrows it.
+fn take_carried<'o>(operand: &mut Operand<'o>) -> Held<'o> {
+    if let Operand::Taken(_) = operand
+        && let Operand::Taken(value) = replace(operand, Operand::Absent)
+    {
+        let bytes = value.bytes();
+        return Held::Value(value, bytes);
     }
-    let (is, wanted) = (shown(view.data_type(), view.dims()), shown(*elem, dims));
-    Err(format!("an input of the graph is {is}, but {wanted} was inferred").into())
+    borrow(operand)
 }
 
-/// How many iterations there are at most, and whether there is a first one.
-pub(super) fn limits(kind: &RegionKind, call: &Call<'_>) -> Result<(u64, bool), KernelError> {
-    let RegionKind::Loop { .. } = kind else {
-        return Ok((u64::MAX, true));
-    };
-    let most = if call.has_input(0) {
-        match call.slice::<i64>(0)? {
-            [most] => u64::try_from(*most).unwrap_or(0),
-            _ => {
-                let dims = call.tensor(0)?.dims();
-                return Err(KernelError::Failed(format!(
-                    "the trip count must be one int64, not {dims:?}"
-                )));
+/// Limits of a loop.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LoopLimits {
+    /// Maximum number of iterations.
+    pub(super) most: u64,
+    /// Whether the condition allows another iteration.
+    pub(super) goes_on: bool,
+}
+
+impl LoopLimits {
+    /// Reads the limits before the first iteration.
+    pub(super) fn read(kind: &RegionKind, call: &Call<'_>) -> Result<LoopLimits, KernelError> {
+        let RegionKind::Loop { .. } = kind else {
+            return Ok(LoopLimits { most: u64::MAX, goes_on: true });
+        };
+        let most = if call.has_input(0) {
+            match call.slice::<i64>(0)? {
+                [most] => u64::try_from(*most).unwrap_or(0),
+                _ => {
+                    let dims = call.tensor(0)?.dims();
+                    return Err(KernelError::Failed(format!(
+                        "the trip count must be one int64, not {dims:?}"
+                    )));
+                }
             }
-        }
-    } else {
-        u64::MAX
-    };
-    Ok((most, !call.has_input(1) || truth(call, 1)?))
+        } else {
+            u64::MAX
+        };
+        let goes_on = !call.has_input(1) || read_condition(call, 1)?;
+        Ok(LoopLimits { most, goes_on })
+    }
 }

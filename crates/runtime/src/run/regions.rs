@@ -1,4 +1,4 @@
-//! Inner graphs: what runs in place of a kernel where a step has some.
+//! Execution of inner graphs, in place of a kernel.
 
 use std::mem::take;
 
@@ -6,9 +6,9 @@ use sardonyx_tensor::{Bool8, DataType, TensorViewMut, Value, emptied};
 use smallvec::SmallVec;
 
 use super::stack::Slices;
-use super::{Failed, Run, Watch};
+use super::{Failed, RegionStep, Run, Watch};
 use crate::error::KernelError;
-use crate::executable::{Body, Region, Step};
+use crate::executable::Body;
 use crate::inputs::Branch;
 use crate::kernel::{Call, MemorySource, Operand, Target};
 use crate::memory::{Held, Memory, Planned};
@@ -17,29 +17,30 @@ use crate::program::{RegionKind, Slot};
 use crate::schedule::Source;
 
 impl Run<'_> {
-    /// Runs the inner graphs of a step as its kind says. The operands of the call are those of the
-    /// kind, then what the graphs capture.
-    pub(super) fn region(
+    /// Runs the inner graphs of a step by its kind. The operands of the call are those of the kind,
+    /// then the captures of the graphs.
+    pub(super) fn run_region(
         &self,
-        (step, region): (&Step, &Region),
+        at: RegionStep<'_>,
         planned: &[Planned],
         inner: &mut Option<Box<Memory>>,
         call: &mut Call<'_>,
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), Failed> {
+        let RegionStep { step, region } = at;
         let chosen = match region.kind {
-            RegionKind::If { .. } => usize::from(!truth(call, 0)?),
+            RegionKind::If { .. } => usize::from(!read_condition(call, 0)?),
             RegionKind::Scan { lengths: Some(_), .. } => {
-                return self.batches((step, region), planned, inner, call, watch);
+                return self.run_batches(at, planned, inner, call, watch);
             }
             RegionKind::Loop { .. } | RegionKind::Scan { .. } => {
                 if let Some(iterations) = &region.scalars
-                    && self.scalar_iterations((step, region), iterations, call, watch)?
+                    && self.run_scalar_loop(at, iterations, call, watch)?
                 {
                     return Ok(());
                 }
-                let slices = Slices::of(&region.kind, call)?;
-                return self.iterations((step, region), planned, inner, call, slices, watch);
+                let slices = Slices::from_call(&region.kind, call)?;
+                return self.run_iterations(at, planned, inner, call, slices, watch);
             }
         };
         let branch = Branch { step: step.number, index: chosen };
@@ -50,7 +51,7 @@ impl Run<'_> {
             return Err(format!("there is no graph {chosen}").into());
         };
         let Call { operands, targets, .. } = call;
-        let captured = operands.iter().skip(1).map(borrowed);
+        let captured = operands.iter().skip(1).map(borrow);
         let memory = inner.get_or_insert_with(Box::default);
         self.account.charge(planned.plan.arena_bytes).map_err(KernelError::from)?;
         self.enter(body, planned, memory, captured, targets, watch)?;
@@ -58,8 +59,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Runs an inner graph on what it captures. Outputs are written where the step around it wants
-    /// them.
+    /// Runs an inner graph on its captures, with outputs written to the targets of the enclosing
+    /// step.
     fn enter<'h>(
         &self,
         body: &Body,
@@ -77,7 +78,7 @@ impl Run<'_> {
                 held[*place as usize] = value;
             }
         }
-        // What a step of the graph cannot write in its place is put there in the end.
+        // Outputs that no step of the graph can write in their place are delivered at the end.
         let mut later: SmallVec<[(Source, &mut Target<'_>); 2]> = SmallVec::new();
         for (source, target) in schedule.outputs.iter().zip(targets) {
             if let Source::Held { place, root, slot } = *source
@@ -112,7 +113,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Puts what an inner graph gives where the step around it wants it.
+    /// Delivers an output of an inner graph to a target of the enclosing step.
     pub(super) fn deliver(
         &self,
         target: &mut Target<'_>,
@@ -136,13 +137,13 @@ impl Run<'_> {
                 }
                 TensorViewMut::over(*data_type, dims, bytes)?.copy_from(&view)?;
             }
-            Target::Owned(place_of) => *place_of = Some(self.owned(operand)?),
+            Target::Owned(place_of) => *place_of = Some(self.to_value(operand)?),
         }
         Ok(())
     }
 
-    /// An operand as a value of its own; copies are counted.
-    pub(super) fn owned(&self, operand: Operand<'_>) -> Result<Value, Failed> {
+    /// Converts an operand to a value of its own; charges copies.
+    pub(super) fn to_value(&self, operand: Operand<'_>) -> Result<Value, Failed> {
         match operand {
             Operand::Taken(value) => Ok(value),
             Operand::Tensor(view) => {
@@ -165,8 +166,8 @@ impl Run<'_> {
     }
 }
 
-/// What an inner graph sees of an operand of the step that it is in.
-pub(super) fn borrowed<'a>(operand: &Operand<'a>) -> Held<'a> {
+/// Borrows an operand of the enclosing step for an inner graph.
+pub(super) fn borrow<'a>(operand: &Operand<'a>) -> Held<'a> {
     match operand {
         Operand::Tensor(view) => Held::Input(view.clone()),
         Operand::Value(value) => Held::Borrowed(value),
@@ -174,8 +175,8 @@ pub(super) fn borrowed<'a>(operand: &Operand<'a>) -> Held<'a> {
     }
 }
 
-/// A condition.
-pub(super) fn truth(call: &Call<'_>, index: usize) -> Result<bool, KernelError> {
+/// Reads a condition.
+pub(super) fn read_condition(call: &Call<'_>, index: usize) -> Result<bool, KernelError> {
     match call.slice::<Bool8>(index)? {
         [condition] => Ok(bool::from(*condition)),
         _ => {
@@ -185,7 +186,7 @@ pub(super) fn truth(call: &Call<'_>, index: usize) -> Result<bool, KernelError> 
     }
 }
 
-/// Whether a slot has the type and the dimensions that were planned for a target.
+/// Whether a slot has the planned type and dimensions of a target.
 fn fits(plan: &Plan, slot: Slot, target: &Target<'_>) -> bool {
     match (target, &plan.types[slot.index()]) {
         (Target::Planned { data_type, dims, .. }, Some((is, sized))) => {

@@ -1,29 +1,37 @@
-//! The iterations of a loop whose graph is one step of functions of scalars: what it carries stays
-//! in registers.
+//! Iterations of a loop whose graph is one step of scalar functions: carried values stay in
+//! registers.
 
 use sardonyx_model::Type;
 use sardonyx_tensor::{Dims, TensorView, Value};
 use smallvec::SmallVec;
 
-use super::iterations::limits;
+use super::iterations::LoopLimits;
 use super::stack::Stack;
-use super::{Failed, Run, Watch};
+use super::{Failed, RegionStep, Run, Watch};
 use crate::error::KernelError;
-use crate::executable::{Region, Step};
+use crate::executable::Step;
 use crate::kernel::{Call, Operand};
 use crate::program::Along;
 use crate::registers::{Made, Registers, ScalarCode, ScalarIterations, bytes_of, word_of};
 use crate::spans;
 
-/// What iterations stack, and the register that each is in.
+/// Stacked outputs, and the register of each.
 type Stacks<'t, 'o> = SmallVec<[(Stack<'t, 'o>, &'t Made); 2]>;
 
+/// Loop whose graph is scalar code.
+#[derive(Clone, Copy)]
+struct ScalarLoop<'s> {
+    step: &'s Step,
+    iterations: &'s ScalarIterations,
+    code: &'s ScalarCode,
+}
+
 impl Run<'_> {
-    /// Runs all iterations of a loop. Says `false`, having done nothing, if what it is given is not
-    /// what was inferred.
-    pub(super) fn scalar_iterations(
+    /// Runs all iterations of a loop. Returns `false` without any effect if the operands differ
+    /// from the inferred types.
+    pub(super) fn run_scalar_loop(
         &self,
-        (step, region): (&Step, &Region),
+        RegionStep { step, region }: RegionStep<'_>,
         iterations: &ScalarIterations,
         call: &mut Call<'_>,
         watch: &mut Option<Watch<'_>>,
@@ -33,10 +41,10 @@ impl Run<'_> {
         else {
             return Ok(false);
         };
-        let Some(mut registers) = given(iterations, code, call) else {
+        let Some(mut registers) = init_registers(iterations, code, call) else {
             return Ok(false);
         };
-        let (most, goes_on) = limits(&region.kind, call)?;
+        let limits = LoopLimits::read(&region.kind, call)?;
         let Some((finals, stacked)) = call.targets.split_at_mut_checked(iterations.carried.len())
         else {
             return Ok(false);
@@ -45,14 +53,8 @@ impl Run<'_> {
         let mut stacks: Stacks<'_, '_> = stacks.zip(&iterations.stacked).collect();
         let iteration = Watch::step(watch, inside.number, |_| {
             let _span = spans::enter_step(self.executable, inside);
-            let limits = (most, goes_on);
-            self.take_scalar_iterations(
-                step,
-                (iterations, code),
-                &mut registers,
-                &mut stacks,
-                limits,
-            )
+            let scalars = ScalarLoop { step, iterations, code };
+            self.run_scalar_iterations(scalars, limits, &mut registers, &mut stacks)
         })?;
         for (carried, target) in iterations.carried.iter().zip(finals) {
             let word = registers[carried.read as usize].to_le_bytes();
@@ -67,20 +69,23 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Runs iterations until there are no more; gives how many there were.
-    fn take_scalar_iterations(
+    /// Runs all iterations, and returns their number.
+    fn run_scalar_iterations(
         &self,
-        step: &Step,
-        (iterations, code): (&ScalarIterations, &ScalarCode),
+        ScalarLoop { step, iterations, code }: ScalarLoop<'_>,
+        LoopLimits { most, mut goes_on }: LoopLimits,
         registers: &mut Registers,
         stacks: &mut Stacks<'_, '_>,
-        (most, mut goes_on): (u64, bool),
     ) -> Result<usize, Failed> {
         let mut next = Registers::from_elem(0, iterations.carried.len());
         let mut iteration = 0;
         while goes_on && iteration < most {
             if let Some(reason) = self.limits.take_iteration() {
-                return Err(Failed::Inside(self.stopped(reason, step, Some(iteration as usize))));
+                return Err(Failed::Inside(self.make_stop_error(
+                    reason,
+                    step,
+                    Some(iteration as usize),
+                )));
             }
             if let Some(number) = iterations.number {
                 registers[number as usize] = iteration;
@@ -96,7 +101,7 @@ impl Run<'_> {
                 let view = TensorView::over(made.elem, &made.dims, &word[..bytes_of(made.elem)])?;
                 stack.push(&view, self.recycler, self.account).map_err(in_iteration)?;
             }
-            // All at once, as values may change places.
+            // Assigns all at once, as values may be swapped.
             for (next, carried) in next.iter_mut().zip(&iterations.carried) {
                 *next = registers[carried.made as usize];
             }
@@ -109,8 +114,12 @@ impl Run<'_> {
     }
 }
 
-/// The registers of the first iteration, if what is given is what was inferred.
-fn given(iterations: &ScalarIterations, code: &ScalarCode, call: &Call<'_>) -> Option<Registers> {
+/// Returns the registers of the first iteration, if the operands have the inferred types.
+fn init_registers(
+    iterations: &ScalarIterations,
+    code: &ScalarCode,
+    call: &Call<'_>,
+) -> Option<Registers> {
     let mut registers = code.registers(iterations.more);
     for (register, word) in &iterations.constants {
         registers[*register as usize] = *word;

@@ -1,4 +1,4 @@
-//! What iterations take slice by slice and what they give slice by slice.
+//! Slices that iterations read, and outputs that they stack slice by slice.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -16,30 +16,30 @@ use crate::kernel::{Call, Operand, Target};
 use crate::memory::Held;
 use crate::program::{Along, RegionKind};
 
-/// What a `Scan` takes slice by slice.
+/// Values that a `Scan` reads slice by slice.
 pub(super) struct Slices<'o> {
     scanned: Vec<Scanned<'o>>,
     len: usize,
 }
 
-/// A tensor of slices, which lie one after the other.
+/// Tensor whose slices are adjacent.
 struct Scanned<'o> {
     data: Data<'o>,
     elem: DataType,
-    /// Of a slice.
+    /// Dimensions of a slice.
     dims: Dims,
     is_backward: bool,
 }
 
 enum Data<'o> {
     Given(TensorView<'o>),
-    /// With the scanned axis first.
+    /// Copy with the scanned axis first.
     Copied(Tensor),
 }
 
 impl<'o> Slices<'o> {
-    /// Those of a region; `None` for a kind that takes none.
-    pub(super) fn of(
+    /// Makes the slices of a region; `None` for a kind without any.
+    pub(super) fn from_call(
         kind: &RegionKind,
         call: &Call<'o>,
     ) -> Result<Option<Slices<'o>>, KernelError> {
@@ -72,28 +72,28 @@ impl<'o> Slices<'o> {
         Ok(Some(slices))
     }
 
-    /// The first of them, up to a number.
-    pub(super) fn of_length(self, len: usize) -> Slices<'o> {
+    /// Keeps the first slices, at most `len`.
+    pub(super) fn truncate(self, len: usize) -> Slices<'o> {
         Slices { len: len.min(self.len), ..self }
     }
 
-    /// How many slices there are.
+    /// Returns the number of slices.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// How many inputs are scanned.
+    /// Returns the number of scanned inputs.
     pub(super) fn count(&self) -> usize {
         self.scanned.len()
     }
 
-    /// The types of the slices, by scanned input.
+    /// Yields the types of the slices, by scanned input.
     pub(super) fn types(&self) -> impl Iterator<Item = Type> {
         let scanned = self.scanned.iter();
         scanned.map(|scanned| Type::tensor(scanned.elem, scanned.dims.iter().copied()))
     }
 
-    /// The slices of an iteration, by scanned input.
+    /// Yields the slices of an iteration, by scanned input.
     pub(super) fn at(
         &self,
         iteration: usize,
@@ -119,30 +119,30 @@ impl Scanned<'_> {
             let bytes = &bytes[index * size..(index + 1) * size];
             return Ok(Held::Input(TensorView::over(self.elem, &self.dims, bytes)?));
         }
-        // Strings, and elements below one byte, do not begin at an address.
+        // Strings, and elements below one byte, have no address.
         let (steps, offset) = (strides(&self.dims), index * len + all.offset());
         let slice = TensorView::with_strides(self.elem, &self.dims, &steps, offset, all.data())?;
         Ok(Held::Value(Value::Tensor(slice.to_tensor()?), 0))
     }
 }
 
-/// What iterations give slice by slice for an output.
+/// Output of iterations that is stacked slice by slice.
 pub(super) enum Stack<'t, 'o> {
-    /// Nothing reads it.
+    /// Output without a reader.
     Ignored,
-    /// Written where it stays.
+    /// Output that is written in its place.
     Placed {
         elem: DataType,
-        /// Of the whole.
+        /// Dimensions of the whole.
         dims: &'o Dims,
-        /// What has not been written yet.
+        /// Memory that is not written yet.
         left: &'t mut [u8],
     },
-    /// Appended, and written in the end.
+    /// Output that is appended, and written at the end.
     Grown { target: &'t mut Target<'o>, along: Along, grown: Grown },
 }
 
-/// Slices one after the other, in memory that grows.
+/// Adjacent slices in memory that grows.
 #[derive(Default)]
 pub(super) struct Grown {
     /// Element type and dimensions of a slice.
@@ -151,10 +151,10 @@ pub(super) struct Grown {
     buffer: Option<Buffer>,
     /// Bytes of the buffer in use.
     used: usize,
-    /// Elements of types below one byte, which do not begin at an address.
+    /// Elements of types below one byte, which have no address.
     codes: Vec<u8>,
     strings: StringArray,
-    /// Bytes taken in the account.
+    /// Bytes charged to the account.
     taken: usize,
 }
 
@@ -176,12 +176,12 @@ impl<'t, 'o> Stack<'t, 'o> {
         Stack::Grown { target, along, grown: Grown::default() }
     }
 
-    /// Whether slices are written where they stay.
+    /// Whether slices are written in their place.
     pub(super) fn is_placed(&self) -> bool {
         matches!(self, Stack::Placed { .. })
     }
 
-    /// Memory for the slice of the next iteration, of a type.
+    /// Lends memory for the slice of the next iteration, if it has the type of the output.
     pub(super) fn lend(
         &mut self,
         slice: Option<&(DataType, Dims)>,
@@ -202,7 +202,7 @@ impl<'t, 'o> Stack<'t, 'o> {
         }
     }
 
-    /// Adds a slice that was not written into memory lent for it.
+    /// Appends a slice that was not written into lent memory.
     pub(super) fn push(
         &mut self,
         view: &TensorView<'_>,
@@ -214,8 +214,10 @@ impl<'t, 'o> Stack<'t, 'o> {
             Stack::Placed { elem, dims, .. } => {
                 let slice = (*elem, Dims::from(&dims[1..]));
                 if view.data_type() != slice.0 || view.dims() != &slice.1[..] {
-                    let (is, inferred) =
-                        (shown(view.data_type(), view.dims()), shown(slice.0, &slice.1));
+                    let (is, inferred) = (
+                        format_type(view.data_type(), view.dims()),
+                        format_type(slice.0, &slice.1),
+                    );
                     fail!("the shape is {is}, but {inferred} was inferred");
                 }
                 if let Some(bytes) = self.lend(Some(&slice))? {
@@ -228,8 +230,8 @@ impl<'t, 'o> Stack<'t, 'o> {
     }
 }
 
-/// A type for people: `float[2, 3]`.
-pub(super) fn shown(elem: DataType, dims: &[usize]) -> String {
+/// Formats a type for a message: `float[2, 3]`.
+pub(super) fn format_type(elem: DataType, dims: &[usize]) -> String {
     format!("{}{dims:?}", elem.name())
 }
 
@@ -245,7 +247,7 @@ impl Grown {
             None => self.slice = Some((elem, dims.into())),
             Some((first, sizes)) if *first == elem && sizes[..] == *dims => {}
             Some((first, sizes)) => {
-                let (is, was) = (shown(elem, dims), shown(*first, sizes));
+                let (is, was) = (format_type(elem, dims), format_type(*first, sizes));
                 fail!("the shape is {is}, but was {was} in earlier iterations");
             }
         }
@@ -292,7 +294,7 @@ impl Grown {
         Ok(())
     }
 
-    /// Takes memory for at least so many bytes, twice as much as before.
+    /// Grows the buffer to at least `bytes` bytes, at least doubling it.
     fn grow(
         &mut self,
         bytes: usize,
@@ -301,7 +303,7 @@ impl Grown {
     ) -> Result<(), KernelError> {
         let before = self.buffer.as_ref().map_or(0, Buffer::len);
         let wanted = bytes.max(before.saturating_mul(2)).max(MIN_GROWN);
-        // Near the limit there may be room for what is needed, if not for twice as much.
+        // Near the limit there may be memory for the bytes needed, if not for twice as many.
         let (wanted, is_charged) = match account.charge(wanted) {
             Ok(()) => (wanted, true),
             Err(_) => (bytes, false),
@@ -319,8 +321,8 @@ impl Grown {
         Ok(())
     }
 
-    /// The whole, with the slices along the first axis. `ty` is the inferred type of a slice, for
-    /// when there are none.
+    /// Converts the slices to a tensor, stacked along the first axis. `ty` is the inferred type of
+    /// a slice, used if there are none.
     fn into_tensor(self, ty: Option<&Type>) -> Result<Tensor, KernelError> {
         let (elem, slice) = match self.slice {
             Some(slice) => slice,
@@ -345,11 +347,11 @@ impl Grown {
     }
 }
 
-/// Limit: bytes that memory that grows begins with.
+/// Limit: initial bytes of memory that grows.
 const MIN_GROWN: usize = 256;
 
 impl super::Run<'_> {
-    /// Writes what was stacked where the region's output is wanted, unless it is there.
+    /// Writes a stacked output to its target, unless it is there.
     pub(super) fn finish(
         &self,
         stack: Stack<'_, '_>,

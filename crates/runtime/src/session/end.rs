@@ -1,5 +1,5 @@
-//! The end of a run: its outputs are there, and the [commit program](crate::program::Commit) writes
-//! new values of state over the old ones.
+//! Commit of a run: outputs are there, and the [commit program](crate::program::Commit) writes new
+//! values of state over the old ones.
 
 use std::fmt;
 use std::mem::take;
@@ -19,7 +19,7 @@ use crate::border::{admit, lies_well};
 use crate::error::{InputError, RunError};
 use crate::executable::{Capture, Commit, Step, Work};
 use crate::kernel::{Call, MemorySource, Operand, Target};
-use crate::memory::{Given, Held, Memory, Planned};
+use crate::memory::{Held, HeldValues, Memory, Planned};
 use crate::node_error::NodeError;
 use crate::plan::Place;
 use crate::program::Slot;
@@ -33,7 +33,7 @@ use crate::spans;
 /// [state](Session::list_state). Without that call all state stays as it was.
 pub struct Pending<'s> {
     session: &'s Session,
-    /// Memory of the session, which goes back to it in the end.
+    /// Memory of the session, which is returned to it at the end.
     memory: Option<Box<Memory>>,
     planned: Arc<Planned>,
     /// Values of the run, without those that stayed with the caller.
@@ -44,7 +44,7 @@ pub struct Pending<'s> {
     began: Option<Instant>,
 }
 
-/// Old value of a state variable, and where the new one goes.
+/// Old value of a state variable, and the destination of the new one.
 #[derive(Debug)]
 pub enum OldValue<'m> {
     /// The new value is written over the old one.
@@ -87,7 +87,7 @@ impl Drop for Pending<'_> {
     }
 }
 
-/// Values that remain of a run when its outputs have been returned.
+/// Values of a run after its outputs were returned.
 pub(crate) struct Remains<'v> {
     pub(crate) memory: Box<Memory>,
     pub(crate) planned: Arc<Planned>,
@@ -99,8 +99,8 @@ pub(crate) struct Remains<'v> {
 }
 
 impl<'s> Pending<'s> {
-    /// Takes over what remains of a run, and copies what the caller lent for it and the commit
-    /// program reads, other than old values of state.
+    /// Makes a pending commit from the values of a run. Copies values that the caller lent and the
+    /// commit program reads, except old values of state.
     pub(crate) fn new(session: &'s Session, remains: Remains<'_>) -> Result<Pending<'s>, RunError> {
         let Remains { memory, planned, mut held, account, recycler, began } = remains;
         let body = &session.executable.body;
@@ -132,11 +132,11 @@ impl<'s> Pending<'s> {
         Ok(Pending { session, memory, planned, held, account, recycler, began })
     }
 
-    /// Computes the new values of state. `state` gives the old value of each pair of
+    /// Computes the new values of state. `state` yields the old value of each pair of
     /// [`Session::list_state`] by the number of its output. Returns the new values that have memory
     /// of their own, with the numbers of their outputs. After the first runs with inputs of some
-    /// sizes this allocates nothing for the others. `watch` is called after the last step, with the
-    /// events of all.
+    /// sizes the others are written without an allocation. `watch` is called after the last step,
+    /// with the events of all.
     ///
     /// # Errors
     ///
@@ -156,14 +156,16 @@ impl<'s> Pending<'s> {
         let tell = tell.as_mut().zip(self.began);
         let watch = tell.map(|(tell, began)| Watch::from_start(began, tell));
         let done = caught(|| {
-            Pool::to_its_end(|| Ok(self.commit_noting(memory, held, watch, state, &progress)))
+            Pool::to_its_end(
+                || Ok(self.commit_with_progress(memory, held, watch, state, &progress)),
+            )
         });
-        let done = done.unwrap_or_else(|panic| Err(session.internal(panic, &progress)));
+        let done = done.unwrap_or_else(|panic| Err(session.make_panic_error(panic, &progress)));
         done.map_err(|error| PendingError { error, is_partial: progress.has_written.get() })
     }
 
-    /// [`Pending::commit`], which notes how far it is.
-    fn commit_noting<'m>(
+    /// Runs [`Pending::commit`] and records its progress.
+    fn commit_with_progress<'m>(
         &self,
         memory: Option<Box<Memory>>,
         mut held: Vec<Held<'m>>,
@@ -172,7 +174,7 @@ impl<'s> Pending<'s> {
         progress: &Progress,
     ) -> Result<Vec<(usize, Value)>, RunError> {
         let mut memory = memory.unwrap_or_default();
-        let mut lent: Given<'m> = emptied(take(&mut memory.lent));
+        let mut lent: HeldValues<'m> = emptied(take(&mut memory.lent));
         let session = self.session;
         let place = self.place_state(state, &mut held, &mut lent);
         let done = place.and_then(|()| {
@@ -191,15 +193,15 @@ impl<'s> Pending<'s> {
         done
     }
 
-    /// Puts old values where the commit program finds them: into `lent` where they are overwritten.
+    /// Places old values for the commit program: in `lent` if they are overwritten.
     fn place_state<'m>(
         &self,
         state: impl Iterator<Item = (usize, OldValue<'m>)>,
         held: &mut [Held<'m>],
-        lent: &mut Given<'m>,
+        lent: &mut HeldValues<'m>,
     ) -> Result<(), RunError> {
         let body = &self.session.executable.body;
-        let committed = body.list_committed();
+        let committed = body.committed_outputs();
         lent.resize_with(committed.len(), Held::default);
         for (output, value) in state {
             let port = self.session.outputs()[output].name();
@@ -215,7 +217,7 @@ impl<'s> Pending<'s> {
             };
             let lies_well = match &value {
                 OldValue::Over(memory) => lies_well(&memory.as_view()),
-                // A copy is made of a value that lies at any address of a file.
+                // An unaligned value is copied.
                 OldValue::Beside(_) => true,
             };
             if !fits || !lies_well {
@@ -242,23 +244,23 @@ impl<'s> Pending<'s> {
     }
 }
 
-/// Values and memory that a commit program runs on.
+/// Values and memory of a commit program.
 pub(crate) struct Ending<'e, 'h> {
     pub(crate) session: &'e Session,
     pub(crate) account: &'e Account,
     pub(crate) recycler: &'e Arc<Recycler>,
     pub(crate) planned: &'e Planned,
-    /// Captures, and old values that stay.
+    /// Captures, and old values that are not overwritten.
     pub(crate) held: &'e [Held<'h>],
     pub(crate) progress: &'e Progress,
 }
 
 impl Ending<'_, '_> {
-    /// Runs the commit program. `lent` has, by new value, the memory of old values that are
-    /// overwritten; returns the other new values, with the numbers of their outputs.
+    /// Runs the commit program. `lent` holds, by new value, the memory of old values that are
+    /// overwritten. Returns the other new values, with the numbers of their outputs.
     ///
-    /// Nothing ends the program: everything that it reads is there, all memory is taken before the
-    /// first step, and a watching function is called after the last one.
+    /// Cannot be cancelled: all operands exist, all memory is allocated before the first step, and
+    /// an observer is called after the last one.
     pub(crate) fn run(
         &self,
         memory: &mut Memory,
@@ -267,7 +269,7 @@ impl Ending<'_, '_> {
     ) -> Result<Vec<(usize, Value)>, RunError> {
         let executable = &self.session.executable;
         let Some(commit) = &executable.body.commit else { return Ok(Vec::new()) };
-        let mut made = self.take_memory(commit, lent)?;
+        let mut made = self.allocate(commit, lent)?;
         let mut free = made.iter_mut().map(|(_, tensor)| tensor);
         let arena = memory.arena(self.planned)?;
         self.progress.has_written.set(lent.iter().any(is_lent));
@@ -293,9 +295,9 @@ impl Ending<'_, '_> {
         Ok(made.map(|(output, tensor)| (output, Value::Tensor(tensor))).collect())
     }
 
-    /// Takes memory for the new values that are not written over old ones, by the numbers of their
-    /// outputs, and checks that all captures are there.
-    fn take_memory(
+    /// Allocates the new values that do not overwrite old ones, by the numbers of their outputs,
+    /// and checks that all captures exist.
+    fn allocate(
         &self,
         commit: &Commit,
         lent: &[Held<'_>],
@@ -325,12 +327,12 @@ impl Ending<'_, '_> {
         Ok(made)
     }
 
-    /// Returns the type of a captured value; `None` if it is not there.
+    /// Returns the type of a captured value; `None` if it does not exist.
     fn type_of(&self, source: Source) -> Option<(DataType, &[usize])> {
         let slot = match source {
             Source::Held { place, root, slot } => match &self.held[place as usize] {
                 Held::Nothing => return None,
-                held if root == slot && !is_lent(held) => return held.sized(),
+                held if root == slot && !is_lent(held) => return held.elem_and_dims(),
                 _ => slot,
             },
             Source::Arena(slot) | Source::Constant { slot, .. } => slot,
@@ -409,7 +411,7 @@ impl Ending<'_, '_> {
     }
 }
 
-/// Whether memory of the caller is there.
+/// Whether a value is lent memory of the caller.
 fn is_lent(held: &Held<'_>) -> bool {
     matches!(held, Held::Output(_))
 }

@@ -1,8 +1,8 @@
-//! Running a session: values that are given, plans that are found, values that are returned.
+//! Runs of a session: checks inputs, finds plans, returns outputs.
 //!
-//! After the first runs with inputs of some sizes, [`Session::run_into`] itself neither allocates
-//! nor waits for another run: it takes a [`Memory`] that nothing else uses, with the plans that
-//! were made in it, and leaves it there for the next.
+//! After the first runs with inputs of some sizes, [`Session::run_into`] neither allocates nor
+//! waits for another run: it takes a [`Memory`] that no other run uses, with the plans in it, and
+//! returns it for the next run.
 
 use std::mem::take;
 use std::sync::{Arc, PoisonError};
@@ -16,37 +16,37 @@ use sardonyx_tensor::{
 use super::Session;
 use super::end::{Ending, Pending, Remains};
 use crate::account::Account;
-use crate::border::{admit, is_aligned, released};
+use crate::border::{admit, convert_output, is_aligned};
 use crate::error::{InputError, Internal, RunError};
-use crate::inputs::{AllClosed, Closed, Port, find};
+use crate::inputs::{AllClosed, ExcludedBranch, Port, find};
 use crate::kernel::Operand;
-use crate::memory::{Given, Held, Memory, Planned, Plans, Wanted, key_of};
+use crate::memory::{Held, HeldValues, Memory, Planned, Plans, Wanted, key_of};
 use crate::options::RunOptions;
 use crate::plan::{Place, Plan};
 use crate::program::StatePorts;
 use crate::run::{IterationPlans, Progress, Run, StepEvent, Watch};
 use crate::schedule::{Schedule, Source};
-use crate::sizes::{Found, Scope, inferred};
+use crate::sizes::{FoundSizes, Scope, infer_types};
 use crate::spans;
 use crate::stop::Limits;
 
-/// An input of a run.
+/// Input of a run.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Input<'v> {
-    /// The run gets it.
+    /// Value that moves into the run.
     Value(Value),
-    /// It stays with the caller.
+    /// Value that stays with the caller.
     Borrowed(&'v Value),
-    /// Elements that stay with the caller, as those of [`Session::run_into`].
+    /// Elements that stay with the caller, as in [`Session::run_into`].
     View(TensorView<'v>),
 }
 
-/// Outputs of a run, in the order of the model; `None` for those that were written into memory of
-/// the caller, or are new values of state that have not been computed yet.
-type Values = Vec<Option<Value>>;
+/// Outputs of a run, in the order of the model; `None` for those written into memory of the caller,
+/// and for new values of state that are not computed yet.
+type OutputValues = Vec<Option<Value>>;
 
-/// Terms of a run.
+/// State shared by the parts of a run.
 struct Terms<'r, 'o> {
     account: &'r Account,
     recycler: &'r Arc<Recycler>,
@@ -54,15 +54,15 @@ struct Terms<'r, 'o> {
     progress: &'r Progress,
 }
 
-/// A main program that has run.
+/// Main program after its run.
 struct Ran<'v> {
     planned: Arc<Planned>,
     held: Vec<Held<'v>>,
     wanted: Wanted<'v>,
 }
 
-/// Memory of the caller for an output, by its number, type and dimensions; `None` if the output is
-/// to be a value.
+/// Function that lends memory of the caller for an output, by its number, type and dimensions;
+/// `None` if the output becomes a value.
 type Lend<'l, 'v> = dyn FnMut(usize, DataType, &[usize]) -> Option<TensorViewMut<'v>> + 'l;
 
 impl<'v> From<Input<'v>> for Held<'v> {
@@ -86,11 +86,11 @@ impl Session {
         self.run_with(inputs, &RunOptions::new())
     }
 
-    /// As [`Session::run`] with options.
+    /// Runs the model with options.
     ///
     /// # Errors
     ///
-    /// As [`Session::run`]; [`RunError::Stopped`] if the options end the run.
+    /// Those of [`Session::run`]; [`RunError::Stopped`] if the options cancel the run.
     pub fn run_with(
         &self,
         inputs: Vec<(String, Value)>,
@@ -103,14 +103,13 @@ impl Session {
         Ok(names.zip(outputs).filter_map(|(name, value)| Some((name, value?))).collect())
     }
 
-    /// Runs the model on inputs of which some may stay with the caller. `outputs` becomes all
-    /// outputs, in the order of the model. After the first runs with inputs of some sizes this
-    /// allocates nothing, as [`Session::run_into`]: memory of outputs comes back when they are
-    /// dropped.
+    /// Runs the model on inputs that may stay with the caller. Fills `outputs` with all outputs, in
+    /// the order of the model. After the first runs with inputs of some sizes this does not
+    /// allocate, like [`Session::run_into`]: the memory of outputs is reused when they are dropped.
     ///
     /// # Errors
     ///
-    /// As [`Session::run_with`].
+    /// Those of [`Session::run_with`].
     pub fn run_on<'v, N: AsRef<str>>(
         &self,
         inputs: impl Iterator<Item = (N, Input<'v>)>,
@@ -119,16 +118,16 @@ impl Session {
     ) -> Result<(), RunError> {
         let inputs = inputs.map(|(name, input)| (name, Held::from(input)));
         outputs.clear();
-        self.walk(inputs, |_| Ok(()), &mut |_, _, _| None, Some(outputs), options)
+        self.run_to_end(inputs, |_| Ok(()), &mut |_, _, _| None, Some(outputs), options)
     }
 
-    /// Begins a run like [`Session::run_on`], but leaves the new values of the session's
+    /// Runs the model like [`Session::run_on`], but leaves the new values of the session's
     /// [state](Session::list_state) to [`Pending::commit`]: they are `None` among the outputs.
-    /// Until then all inputs are as they were, and none is borrowed any more.
+    /// Until then all inputs keep their values, and none is borrowed any more.
     ///
     /// # Errors
     ///
-    /// As [`Session::run_with`].
+    /// Those of [`Session::run_with`].
     pub fn begin<'s, 'v, N: AsRef<str>>(
         &'s self,
         inputs: impl Iterator<Item = (N, Input<'v>)>,
@@ -140,16 +139,16 @@ impl Session {
         let progress = Progress::default();
         let inputs = inputs.map(|(name, input)| (name, Held::from(input)));
         let begun = caught(|| {
-            Pool::to_its_end(|| Ok(self.begin_noting(inputs, outputs, options, &progress)))
+            Pool::to_its_end(|| Ok(self.begin_with_progress(inputs, outputs, options, &progress)))
         });
-        begun.unwrap_or_else(|panic| Err(self.internal(panic, &progress)))
+        begun.unwrap_or_else(|panic| Err(self.make_panic_error(panic, &progress)))
     }
 
-    /// [`Session::begin`], which notes how far it is.
-    fn begin_noting<'s, 'v, N: AsRef<str>>(
+    /// Runs [`Session::begin`] and records its progress.
+    fn begin_with_progress<'s, 'v, N: AsRef<str>>(
         &'s self,
         inputs: impl Iterator<Item = (N, Held<'v>)>,
-        outputs: &mut Values,
+        outputs: &mut OutputValues,
         options: &RunOptions<'_>,
         progress: &Progress,
     ) -> Result<Pending<'s>, RunError> {
@@ -162,7 +161,7 @@ impl Session {
         let terms = Terms { account: &account, recycler: &recycler, options, progress };
         let ran = self.run_main(&mut memory, inputs, |_| Ok(()), None, &terms, &mut watch);
         let ran = ran.and_then(|mut ran| {
-            self.returned(&ran.planned.schedule, &mut ran.held, outputs, &account)?;
+            self.collect_outputs(&ran.planned.schedule, &mut ran.held, outputs, &account)?;
             Ok(ran)
         });
         match ran {
@@ -178,17 +177,17 @@ impl Session {
         }
     }
 
-    /// Runs the model on inputs that stay with the caller. `lend` is asked before the first step
-    /// for the memory of each output whose type and dimensions are known by then, that has elements
-    /// and is neither an input, nor a constant, nor another output as well: dense memory at an
-    /// address of the type. `outputs` becomes all outputs, in the order of the model, with `None`
-    /// for those that were written into memory that was lent. After the first runs with inputs of
-    /// some sizes this allocates nothing for the latter, as [`Session::run_into`].
+    /// Runs the model on inputs that stay with the caller. Calls `lend` before the first step for
+    /// the memory of each output whose type and dimensions are known by then, that is not empty,
+    /// and that is neither an input, nor a constant, nor another output: dense, aligned memory.
+    /// Fills `outputs` with all outputs, in the order of the model, with `None` for those written
+    /// into lent memory. After the first runs with inputs of some sizes this does not allocate for
+    /// the latter, like [`Session::run_into`].
     ///
     /// # Errors
     ///
-    /// As [`Session::run_with`]; memory of another type or of other dimensions than the output, or
-    /// at another address. What has been written when an error is found stays written.
+    /// Those of [`Session::run_with`]; memory of another type or of other dimensions than the
+    /// output, or unaligned. Memory written before an error is found stays written.
     pub fn run_lending<'v>(
         &self,
         inputs: &'v [(&str, TensorView<'_>)],
@@ -199,15 +198,15 @@ impl Session {
         let inputs = inputs.iter();
         let inputs = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
         outputs.clear();
-        self.walk(inputs, |_| Ok(()), lend, Some(outputs), options)
+        self.run_to_end(inputs, |_| Ok(()), lend, Some(outputs), options)
     }
 
     /// Returns the ports of state whose new values [`Pending::commit`] computes, and may write over
-    /// the old ones: those of [`Options::state`](crate::Options::state) that are functions of the
-    /// elements at the same place, where nothing else that happens last reads the old values.
+    /// the old ones: those of [`Options::state`](crate::Options::state) that are pointwise
+    /// functions, if the rest of the commit does not read the old values.
     pub fn list_state(&self) -> Vec<StatePorts> {
         let body = &self.executable.body;
-        let ports = body.list_committed().iter().filter_map(|output| {
+        let ports = body.committed_outputs().iter().filter_map(|output| {
             let old = body.outputs.get(*output).copied();
             let input = body.inputs.iter().position(|slot| slot.is_some() && *slot == old)?;
             Some(StatePorts { input, output: *output })
@@ -216,14 +215,14 @@ impl Session {
     }
 
     /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the
-    /// caller. Outputs that are not named are not returned. Inputs whose elements do not lie
-    /// densely, at addresses of their type, are copied first.
+    /// caller. Outputs that are not named are not returned. Inputs that are not dense and aligned
+    /// are copied first.
     ///
     /// # Errors
     ///
-    /// As [`Session::run`]; an output that is named twice, is unknown or no tensor, or has another
-    /// type or other dimensions than its memory. What has been written when an error is found stays
-    /// written.
+    /// Those of [`Session::run`]; an output that is named twice, is unknown or not a tensor, or has
+    /// another type or other dimensions than its memory. Memory written before an error is found
+    /// stays written.
     pub fn run_into<'v>(
         &self,
         inputs: &'v [(&str, TensorView<'_>)],
@@ -232,11 +231,11 @@ impl Session {
         self.run_into_with(inputs, outputs, &RunOptions::new())
     }
 
-    /// As [`Session::run_into`] with options.
+    /// Runs the model like [`Session::run_into`], with options.
     ///
     /// # Errors
     ///
-    /// As [`Session::run_into`]; [`RunError::Stopped`] if the options end the run.
+    /// Those of [`Session::run_into`]; [`RunError::Stopped`] if the options cancel the run.
     pub fn run_into_with<'v>(
         &self,
         inputs: &'v [(&str, TensorView<'_>)],
@@ -246,48 +245,48 @@ impl Session {
         let inputs = inputs.iter();
         let inputs = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
         let lend = &mut |_, _, _: &_| None;
-        self.walk(inputs, |wanted| self.sort_outputs(outputs, wanted), lend, None, options)
+        self.run_to_end(inputs, |wanted| self.sort_outputs(outputs, wanted), lend, None, options)
     }
 
-    /// Runs the model to the end. `want` says which outputs are written into memory of the caller,
-    /// and `lend` gives memory for others; the rest become `values` if there is a list for that.
-    fn walk<'v, N: AsRef<str>>(
+    /// Runs the model to the end. `want` fills the list of outputs that are written into memory of
+    /// the caller, and `lend` lends memory for others; the rest become `values` if that is given.
+    fn run_to_end<'v, N: AsRef<str>>(
         &self,
         inputs: impl Iterator<Item = (N, Held<'v>)>,
         want: impl FnOnce(&mut Wanted<'v>) -> Result<(), RunError>,
         lend: &mut Lend<'_, 'v>,
-        values: Option<&mut Values>,
+        values: Option<&mut OutputValues>,
         options: &RunOptions<'_>,
     ) -> Result<(), RunError> {
         let _span = spans::enter_run();
         let progress = Progress::default();
-        let ran = caught(|| self.walk_noting(inputs, want, lend, values, options, &progress));
-        ran.unwrap_or_else(|panic| Err(self.internal(panic, &progress)))
+        let ran = caught(|| self.run_with_progress(inputs, want, lend, values, options, &progress));
+        ran.unwrap_or_else(|panic| Err(self.make_panic_error(panic, &progress)))
     }
 
-    /// Makes the error for a panic, and forgets all plans: the one of the run may be the reason.
-    /// Its memory has been dropped by unwinding.
+    /// Makes the error for a panic, and drops all plans, as that of the run may be the cause. Its
+    /// memory has been dropped by unwinding.
     #[cold]
-    pub(crate) fn internal(&self, panic: Panic, progress: &Progress) -> RunError {
+    pub(crate) fn make_panic_error(&self, panic: Panic, progress: &Progress) -> RunError {
         self.forget_plans();
         let step = progress.node.get().map(|node| self.executable.label(&[node]));
         RunError::Internal(Box::new(Internal { panic, step }))
     }
 
-    /// Drops what runs have planned.
+    /// Drops the plans of all runs.
     fn forget_plans(&self) {
         *self.plans.lock().unwrap_or_else(PoisonError::into_inner) = Plans::default();
         self.memories.clear();
         self.iteration_plans.iter().for_each(IterationPlans::forget);
     }
 
-    /// [`Session::walk`], which notes how far it is.
-    fn walk_noting<'v, N: AsRef<str>>(
+    /// Runs [`Session::run_to_end`] and records its progress.
+    fn run_with_progress<'v, N: AsRef<str>>(
         &self,
         inputs: impl Iterator<Item = (N, Held<'v>)>,
         want: impl FnOnce(&mut Wanted<'v>) -> Result<(), RunError>,
         lend: &mut Lend<'_, 'v>,
-        mut values: Option<&mut Values>,
+        mut values: Option<&mut OutputValues>,
         options: &RunOptions<'_>,
         progress: &Progress,
     ) -> Result<(), RunError> {
@@ -301,9 +300,9 @@ impl Session {
             let ran = self.run_main(memory, inputs, want, lend, &terms, &mut watch)?;
             let Ran { planned, mut held, mut wanted } = ran;
             if let Some(values) = &mut values {
-                self.returned(&planned.schedule, &mut held, values, &account)?;
+                self.collect_outputs(&planned.schedule, &mut held, values, &account)?;
             }
-            for (output, value) in self.run_last(memory, &planned, &held, &terms, &mut watch)? {
+            for (output, value) in self.run_commit(memory, &planned, &held, &terms, &mut watch)? {
                 match (&mut values, wanted.get_mut(output).and_then(Option::take)) {
                     (Some(values), _) => {
                         values[output] = Some(self.release(output, value, &account)?)
@@ -323,7 +322,7 @@ impl Session {
                 }
             }
             if values.is_none() {
-                self.copied(&planned, &held, &mut wanted)?;
+                self.copy_outputs(&planned, &held, &mut wanted)?;
             }
             memory.held = emptied(held);
             memory.wanted = emptied(wanted);
@@ -341,7 +340,7 @@ impl Session {
         terms: &Terms<'_, '_>,
         watch: &mut Option<Watch<'_>>,
     ) -> Result<Ran<'v>, RunError> {
-        let mut given: Given<'v> = emptied(take(&mut memory.given));
+        let mut given: HeldValues<'v> = emptied(take(&mut memory.given));
         let closed = self.sort_inputs(inputs, &mut given, terms.account)?;
         let mut wanted: Wanted<'v> = emptied(take(&mut memory.wanted));
         want(&mut wanted)?;
@@ -349,21 +348,21 @@ impl Session {
         let mut held = self.hold(memory, &planned, given)?;
         self.lend(&planned, &mut held, &mut wanted)?;
         if let Some(lend) = lend {
-            self.lend_as_asked(&planned, &mut held, lend)?;
+            self.ask_for_memory(&planned, &mut held, lend)?;
         }
         let body = &self.executable.body;
-        let run = self.started(terms, &closed);
+        let run = self.start_run(terms, &closed);
         let ran = run.program(body, &planned, memory, &mut held, watch);
-        ran.map_err(|error| self.failure(&planned, error))?;
+        ran.map_err(|error| self.explain_failure(&planned, error))?;
         if body.commit.is_some() {
             run.check_limits(body, &planned.schedule)?;
         }
         Ok(Ran { planned, held, wanted })
     }
 
-    /// Runs what happens last, on old values that the run holds. Returns the new values of state,
+    /// Runs the commit program on old values that the run holds. Returns the new values of state,
     /// with the numbers of their outputs.
-    fn run_last(
+    fn run_commit(
         &self,
         memory: &mut Memory,
         planned: &Planned,
@@ -371,7 +370,7 @@ impl Session {
         terms: &Terms<'_, '_>,
         watch: &mut Option<Watch<'_>>,
     ) -> Result<Vec<(usize, Value)>, RunError> {
-        let committed = self.executable.body.list_committed().len();
+        let committed = self.executable.body.committed_outputs().len();
         if committed == 0 {
             return Ok(Vec::new());
         }
@@ -384,16 +383,16 @@ impl Session {
         Ok(made)
     }
 
-    /// Returns an account for a run, and memory for its outputs, if that is not the session's.
+    /// Returns an account for a run, and memory for its outputs, unless it is the session's.
     fn open_account(&self) -> (Account, Option<Arc<Recycler>>) {
         let budget = self.reserved.budget();
-        let account = Account::within(self.memory_limit, self.report.made_bytes, budget);
-        // What a session keeps for its next run would be missing in those of other sessions.
+        let account = Account::with_budget(self.memory_limit, self.report.made_bytes, budget);
+        // With a shared budget, memory kept for the next run would be missing in other sessions.
         (account, budget.map(|_| Arc::default()))
     }
 
-    /// Writes outputs that lie elsewhere into the memory that is wanted for them.
-    fn copied(
+    /// Copies outputs from other places into the memory of the caller.
+    fn copy_outputs(
         &self,
         planned: &Planned,
         held: &[Held<'_>],
@@ -411,8 +410,12 @@ impl Session {
         Ok(())
     }
 
-    /// Makes a run on some terms.
-    fn started<'r, 'o: 'r>(&'r self, terms: &Terms<'r, 'o>, closed: &'r [Closed<'r>]) -> Run<'r> {
+    /// Makes the state of a run.
+    fn start_run<'r, 'o: 'r>(
+        &'r self,
+        terms: &Terms<'r, 'o>,
+        closed: &'r [ExcludedBranch<'r>],
+    ) -> Run<'r> {
         let RunOptions { stop, deadline, iteration_limit, asks, .. } = terms.options;
         Run {
             executable: &self.executable,
@@ -429,8 +432,8 @@ impl Session {
 
     fn with_memory<R, E>(&self, body: impl FnOnce(&mut Memory) -> Result<R, E>) -> Result<R, E> {
         let mut memory = self.memories.take();
-        // A run within an operator that a program brings asks its own limits only: the operator
-        // would take the end of the run around it for that of its own.
+        // A run within a custom operator is cancelled by its own limits only: the operator could
+        // not distinguish the end of the outer run from that of its own.
         let result = Pool::to_its_end(|| Ok(body(&mut memory)));
         self.give_back(memory);
         result
@@ -443,15 +446,15 @@ impl Session {
         }
     }
 
-    /// The inputs in the order of the model, checked against what it declares and placed where
-    /// kernels can read them.
+    /// Sorts the inputs in the order of the model, checks them against the declared types, and
+    /// converts them to the form that kernels read.
     fn sort_inputs<'a, 's, N: AsRef<str>>(
         &'s self,
         inputs: impl Iterator<Item = (N, Held<'a>)>,
-        given: &mut Given<'a>,
+        given: &mut HeldValues<'a>,
         account: &Account,
     ) -> Result<AllClosed<'s>, RunError> {
-        let closed = self.door().sort(inputs, given)?;
+        let closed = self.input_ports().sort(inputs, given)?;
         for (port, value) in self.inputs().iter().zip(given) {
             admit(value, port.ty(), account).map_err(|error| {
                 RunError::Resources(format!("a copy of input '{}': {error}", port.name()))
@@ -460,7 +463,7 @@ impl Session {
         Ok(closed)
     }
 
-    /// The memory for outputs in the order of the model.
+    /// Sorts memory for outputs in the order of the model.
     fn sort_outputs<'a>(
         &self,
         outputs: &'a mut [(&str, TensorViewMut<'_>)],
@@ -483,7 +486,7 @@ impl Session {
         Ok(())
     }
 
-    /// The plan for inputs of these sizes, whose arena is charged.
+    /// Returns the plan for inputs of these sizes, with its arena charged.
     fn planned_for(
         &self,
         memory: &mut Memory,
@@ -497,14 +500,14 @@ impl Session {
         Ok(planned)
     }
 
-    /// Names the first step whose outputs do not fit the account in the place that they have in the
-    /// arena.
+    /// Makes the error for an arena that exceeds the account. Names the first step whose outputs do
+    /// not fit.
     fn arena_refusal(&self, plan: &Plan, account: &Account) -> RunError {
         let body = &self.executable.body;
         for step in &body.steps {
             for slot in step.outputs.iter().flatten() {
                 if let Place::Arena(range, _) = &plan.places[plan.root(*slot).index()]
-                    && let before = account.more(range.start)
+                    && let before = account.with_more(range.start)
                     && let Err(refused) = before.charge(range.len())
                 {
                     let planned = |_| None;
@@ -546,29 +549,29 @@ impl Session {
                 Some(Type::tensor(view.data_type(), view.dims().iter().copied()))
             })
             .collect();
-        let Found { sizes, is_inferred } =
+        let FoundSizes { sizes, is_inferred } =
             self.sizes.find(Scope::main(&self.executable), &types)?;
         let planned = Planned::new(&self.executable.body, sizes);
         Ok(Planned { uninferred: (!is_inferred).then_some(types), ..planned })
     }
 
-    /// Why a run failed. Where inference did not look at these sizes, it may have more to say of
-    /// them than the step that they made fail.
-    fn failure(&self, planned: &Planned, error: RunError) -> RunError {
+    /// Returns the error of a failed run. For sizes that were not inferred, inference may find a
+    /// better one than the step that failed.
+    fn explain_failure(&self, planned: &Planned, error: RunError) -> RunError {
         match (&error, &planned.uninferred) {
             (RunError::Node(_), Some(types)) => {
-                inferred(Scope::main(&self.executable), types).err().unwrap_or(error)
+                infer_types(Scope::main(&self.executable), types).err().unwrap_or(error)
             }
             _ => error,
         }
     }
 
-    /// The values that a run starts with.
+    /// Makes the held values at the start of a run.
     fn hold<'a>(
         &self,
         memory: &mut Memory,
         planned: &Planned,
-        mut given: Given<'a>,
+        mut given: HeldValues<'a>,
     ) -> Result<Vec<Held<'a>>, RunError> {
         let mut held: Vec<Held<'a>> = emptied(take(&mut memory.held));
         held.resize_with(planned.schedule.held, Held::default);
@@ -587,8 +590,8 @@ impl Session {
         Ok(held)
     }
 
-    /// Lets steps write outputs where the caller wants them. What is left in `wanted` must be
-    /// copied in the end.
+    /// Lends memory of the caller to the steps that write outputs. Entries left in `wanted` must be
+    /// copied at the end.
     fn lend<'a>(
         &self,
         planned: &Planned,
@@ -603,7 +606,7 @@ impl Session {
             let Some((data_type, dims)) = &planned.plan.types[slot.index()] else {
                 continue;
             };
-            demand_same(name, (*data_type, dims), memory)?;
+            demand_same(name, *data_type, dims, memory)?;
             let lies_well = is_aligned(*data_type, memory.bytes_mut());
             if let Source::Held { place, .. } = source
                 && let place @ Held::Nothing = &mut held[*place as usize]
@@ -616,8 +619,8 @@ impl Session {
         Ok(())
     }
 
-    /// Asks for memory for the outputs that steps can write where the caller wants them.
-    fn lend_as_asked<'a>(
+    /// Calls `lend` for the memory of outputs that steps can write directly.
+    fn ask_for_memory<'a>(
         &self,
         planned: &Planned,
         held: &mut [Held<'a>],
@@ -629,8 +632,9 @@ impl Session {
             let Source::Held { place: number, .. } = source else { continue };
             let place @ Held::Nothing = &mut held[*number as usize] else { continue };
             let Some((data_type, dims)) = &planned.plan.types[slot.index()] else { continue };
-            // A sparse tensor is made of what steps write, memory of 0 bytes may lie anywhere, and
-            // of two outputs that are one value only one could have the memory.
+            // Skips sparse tensors, which are made from the steps' output, empty outputs, whose
+            // address is arbitrary, and outputs that share a value, as only one could have the
+            // memory.
             let is_dense = matches!(port.ty(), Some(Type::Tensor(_)));
             let is_other = |(other, source): (usize, &Source)| {
                 other != index && source.held_place() == Some(*number)
@@ -639,7 +643,7 @@ impl Session {
                 continue;
             }
             let Some(mut memory) = lend(index, *data_type, dims) else { continue };
-            demand_same(port.name(), (*data_type, dims), &memory)?;
+            demand_same(port.name(), *data_type, dims, &memory)?;
             if !is_aligned(*data_type, memory.bytes_mut()) {
                 let what = format!(
                     "the memory of the output '{}' is not at an address of {}",
@@ -653,16 +657,16 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the outputs from what is held. `None` for those that are computed last, and for those
-    /// that lie in memory that was lent.
-    fn returned(
+    /// Collects the outputs from the held values. `None` for those of the commit program, and for
+    /// those in lent memory.
+    fn collect_outputs(
         &self,
         schedule: &Schedule,
         held: &mut [Held<'_>],
-        outputs: &mut Values,
+        outputs: &mut OutputValues,
         account: &Account,
     ) -> Result<(), RunError> {
-        let committed = self.executable.body.list_committed();
+        let committed = self.executable.body.committed_outputs();
         for (index, (port, source)) in self.outputs().iter().zip(&schedule.outputs).enumerate() {
             if committed.contains(&index) {
                 outputs.push(None);
@@ -674,7 +678,8 @@ impl Session {
                         outputs.push(None);
                         continue;
                     }
-                    // The same value may be several outputs, be read last, or be an input.
+                    // A value may be several outputs, be read by the commit program, or be an
+                    // input.
                     Held::Value(value, _) if schedule.outputs[index + 1..].contains(source) => {
                         Some(value.clone())
                     }
@@ -690,7 +695,7 @@ impl Session {
                             let refused = |e: TensorError| RunError::Resources(e.to_string());
                             Some(Value::Tensor(copy.map_err(refused)?))
                         }
-                        // The last one is handled above.
+                        // The last occurrence is handled above.
                         Held::Nothing | Held::Output(_) => None,
                     },
                 },
@@ -713,10 +718,10 @@ impl Session {
         Ok(())
     }
 
-    /// Returns an output as the model declares it.
+    /// Converts an output to the declared type.
     fn release(&self, output: usize, value: Value, account: &Account) -> Result<Value, RunError> {
         let port = &self.outputs()[output];
-        released(value, port.ty(), account)
+        convert_output(value, port.ty(), account)
             .map_err(|error| RunError::Resources(format!("the output '{}': {error}", port.name())))
     }
 }
@@ -724,10 +729,11 @@ impl Session {
 /// Reason that memory of the caller cannot hold an output.
 const NOT_A_TENSOR: &str = "it is not a tensor, so it cannot be written into memory of the caller";
 
-/// Refuses memory for an output that is of another type or has other dimensions.
+/// Refuses memory of another type or of other dimensions than an output.
 fn demand_same(
     name: &str,
-    (data_type, dims): (DataType, &[usize]),
+    data_type: DataType,
+    dims: &[usize],
     memory: &TensorViewMut<'_>,
 ) -> Result<(), InputError> {
     if data_type == memory.data_type() && *dims == *memory.dims() {

@@ -1,4 +1,4 @@
-//! What lists say of sizes is what inference says, and what they refuse, inference refuses.
+//! Tests that formulas for sizes agree with inference, and refuse what it refuses.
 
 use sardonyx_model::{Model, NoExternalData, Type};
 use sardonyx_tensor::{Buffer, DataType, Dims, Tensor, Value};
@@ -21,14 +21,14 @@ fn session(text: &str) -> Session {
     Session::compile(&model(text), &NoExternalData, &options).expect("the model can run")
 }
 
-/// Types of these sizes, of the elements that the model declares.
+/// Makes types with these sizes and the declared elements.
 fn types(session: &Session, sizes: &[&[i64]]) -> Vec<Option<Type>> {
     let elems = session.inputs().iter().map(|port| port.ty().and_then(Type::elem));
     let types = elems.zip(sizes);
     types.map(|(elem, sizes)| Some(Type::tensor(elem?, sizes.iter().copied()))).collect()
 }
 
-/// Tensors of ones.
+/// Makes tensors of ones.
 fn ones(session: &Session, sizes: &[&[i64]]) -> Vec<(String, Value)> {
     let ports = session.inputs().iter().zip(sizes);
     ports
@@ -43,9 +43,9 @@ fn ones(session: &Session, sizes: &[&[i64]]) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// Models with some sizes for their inputs, of which the first are those that a list is made like.
+/// Models with sizes for their inputs; the list of formulas is made for the first.
 const MODELS: [(&str, &[&[&[i64]]]); 6] = [
-    // A decoder with what came before.
+    // A decoder with cached values.
     (
         "g (float[B, S, 8] x, float[B, 2, P, 4] past, float[B, T] mask) => (float[] y, float[] k) {
             ws = Constant <value_ints = [8, 8]> () w = ConstantOfShape (ws)
@@ -62,7 +62,7 @@ const MODELS: [(&str, &[&[&[i64]]]); 6] = [
             &[&[1, 1, 8], &[1, 2, 5, 4], &[1, 6]],
             &[&[1, 1, 8], &[1, 2, 6, 4], &[1, 7]],
             &[&[3, 2, 8], &[3, 2, 9, 4], &[3, 11]],
-            // Repeated over all.
+            // Broadcast over all.
             &[&[3, 2, 8], &[3, 2, 9, 4], &[3, 1]],
         ],
     ),
@@ -83,7 +83,7 @@ const MODELS: [(&str, &[&[&[i64]]]); 6] = [
         }",
         &[&[&[6, 4]], &[&[2, 7]], &[&[3, 10]]],
     ),
-    // A view whose place the sizes decide.
+    // A view whose offset depends on sizes.
     (
         "g (float[N, M] x) => (float[] y) {
             one = Constant <value_ints = [1]> () zero = Constant <value_ints = [0]> ()
@@ -92,14 +92,14 @@ const MODELS: [(&str, &[&[&[i64]]]); 6] = [
         }",
         &[&[&[6, 4]], &[&[2, 7]], &[&[3, 10]]],
     ),
-    // Two inputs that only a node makes alike.
+    // Two inputs whose sizes only a node makes equal.
     (
         "g (float[N, 3] x, float[M, 3] y) => (float[] z) {
             a = Concat <axis = 1> (x, y) z = Relu (a)
         }",
         &[&[&[2, 3], &[2, 3]], &[&[5, 3], &[5, 3]]],
     ),
-    // What data decides is known to neither.
+    // Sizes that depend on data are known to neither.
     (
         "g (float[N, M] x) => (float[] z) {
             i = NonZero (x) t = Transpose (i) f = Cast <to = 1> (t) z = Relu (f)
@@ -114,11 +114,10 @@ fn lists_say_what_inference_says() {
         let session = session(text);
         let executable = &session.executable;
         let first = types(&session, sets[0]);
-        let list = SizeList::like(Scope::main(executable), &first).expect("formulas");
+        let list = SizeList::for_inputs(Scope::main(executable), &first).expect("formulas");
         for set in sets {
             let inputs = types(&session, set);
-            let inferred =
-                Sizes::inferred(Scope::main(executable), &inputs).expect("sizes that fit");
+            let inferred = Sizes::infer(Scope::main(executable), &inputs).expect("sizes that fit");
             assert_eq!(list.compute(&inputs), Some(inferred), "{set:?} for {text}");
         }
     }
@@ -138,7 +137,7 @@ fn only_the_first_sizes_are_inferred() {
     }
 }
 
-/// Numbers for the names of sizes that the inputs of a session have.
+/// Lists the names of sizes of a session's inputs, with numbers.
 fn numbers(session: &Session, sizes: &[&[i64]]) -> Vec<(String, i64)> {
     let shapes = session.inputs().iter().map(|port| port.ty().and_then(Type::shape));
     let all = shapes.zip(sizes).flat_map(|(shape, sizes)| shape.into_iter().flatten().zip(*sizes));
@@ -149,7 +148,7 @@ fn numbers(session: &Session, sizes: &[&[i64]]) -> Vec<(String, i64)> {
     named
 }
 
-/// A model with inner graphs, whose names of sizes are those of the main graph.
+/// Model with inner graphs that share names of sizes with the main graph.
 const INNER: (&str, &[&[&[i64]]]) = (
     "g (float[N, 3] x, bool go, int64 turns) => (float[] y, float[] z) {
         r = Relu (x)
@@ -170,20 +169,27 @@ fn fixed_sizes_are_not_inferred_again() {
         let open = session(text);
         for set in sets {
             let inputs = types(&open, set);
-            assert!(Sizes::compiled(Scope::main(&open.executable), &inputs).is_none(), "{text}");
+            assert!(
+                Sizes::from_compilation(Scope::main(&open.executable), &inputs).is_none(),
+                "{text}"
+            );
             let mut options = Options::with_threads(1);
             options.optimization = Optimization::All;
             options.dims = numbers(&open, set);
             let fixed = Session::compile(&model(text), &NoExternalData, &options)
                 .expect("the model can run with these sizes");
             let scope = Scope::main(&fixed.executable);
-            let inferred = Sizes::inferred(scope, &inputs).expect("sizes that fit");
-            assert_eq!(Sizes::compiled(scope, &inputs), Some(inferred), "{set:?} for {text}");
+            let inferred = Sizes::infer(scope, &inputs).expect("sizes that fit");
+            assert_eq!(
+                Sizes::from_compilation(scope, &inputs),
+                Some(inferred),
+                "{set:?} for {text}"
+            );
         }
     }
 }
 
-/// An empty tensor, another rank, and what numbers tell and no formula.
+/// Checks an empty tensor, another rank, and conditions that no formula expresses.
 #[test]
 fn what_a_list_is_not_for_is_inferred() {
     let rows: [(&str, &[&[i64]], &[bool]); 3] = [
@@ -214,13 +220,13 @@ fn what_a_list_is_not_for_is_inferred() {
                 .expect("sizes that fit");
             assert_eq!(found.is_inferred, *expected, "{set:?} for {text}");
             let inferred =
-                Sizes::inferred(Scope::main(&session.executable), &inputs).expect("sizes that fit");
+                Sizes::infer(Scope::main(&session.executable), &inputs).expect("sizes that fit");
             assert_eq!(found.sizes, inferred, "{set:?} for {text}");
         }
     }
 }
 
-/// The error is the one that a session says to which these sizes are the first.
+/// Checks that errors equal those of a session that sees the sizes first.
 #[test]
 fn errors_do_not_depend_on_earlier_sizes() {
     let rows: [(&str, [&[&[i64]]; 3]); 9] = [
@@ -262,7 +268,7 @@ fn errors_do_not_depend_on_earlier_sizes() {
             }",
             [&[&[1, 5]], &[&[2, 5]], &[&[2, 6]]],
         ),
-        // No condition: what the step finds, inference knows better.
+        // No condition: inference explains the failure of the step better.
         (
             "g (float[N, M] x, int64[K] depth) => (y) {
                 i = Cast <to = 7> (x) d = Constant <value_int = 3> () v = Cast <to = 1> (depth)
@@ -294,7 +300,8 @@ fn errors_do_not_depend_on_earlier_sizes() {
     }
 }
 
-/// Sessions of few threads and of many share those of the process, or those of a pool.
+/// Checks that sessions share the threads of the process, or those of a pool, whatever their
+/// number.
 #[test]
 fn sessions_share_their_threads() {
     let model = model("g (float[N] x) => (y) { y = Relu (x) }");

@@ -1,10 +1,11 @@
-//! Models written as text, random inputs for them, and comparing what two ways to run them give.
+//! Test support: models written as text, random inputs for them, and comparison of optimized and
+//! plain runs.
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{Optimization, Options, Session};
 use sardonyx_tensor::{Buffer, DataType, StringArray, Tensor, Value};
 use sardonyx_text::{ParseOptions, parse_model};
 
-/// Numbers that look random and are the same every time (xorshift, Marsaglia 2003).
+/// Pseudorandom numbers, equal in every run (xorshift, Marsaglia 2003).
 pub(crate) struct Numbers(u64);
 
 impl Numbers {
@@ -19,11 +20,11 @@ impl Numbers {
         self.0 >> 11
     }
 
-    pub(crate) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn number_below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    /// Between -1 and 1.
+    /// Returns a number between -1 and 1.
     pub(crate) fn float(&mut self) -> f32 {
         (self.next() % (1 << 20)) as f32 / (1 << 19) as f32 - 1.0
     }
@@ -33,7 +34,7 @@ impl Numbers {
     }
 }
 
-/// The nodes of a constant of different numbers.
+/// Writes the nodes of a constant of different numbers.
 pub(crate) fn constant(name: &str, dims: &[usize]) -> String {
     let count: usize = dims.iter().product();
     let (rank, dims) = (dims.len(), dims.iter().map(usize::to_string).collect::<Vec<_>>());
@@ -51,8 +52,8 @@ pub(crate) fn constant(name: &str, dims: &[usize]) -> String {
     )
 }
 
-/// A whole model from the signature and body of its graph: `g (float[N, 4] x) => (y) { … }`.
-pub(crate) fn whole(graph: &str) -> String {
+/// Completes a model from the signature and body of its graph: `g (float[N, 4] x) => (y) { … }`.
+pub(crate) fn complete(graph: &str) -> String {
     format!("<ir_version: 10, opset_import: [\"\" : 23]>\n{graph}")
 }
 
@@ -65,7 +66,7 @@ pub(crate) fn compile(text: &str, optimization: Optimization, threads: usize) ->
         .unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// The same model as it is written and with everything that may be done to it.
+/// Session without any optimization, and with all.
 pub(crate) struct Both {
     pub(crate) plain: Session,
     pub(crate) fused: Session,
@@ -74,7 +75,7 @@ pub(crate) struct Both {
 
 impl Both {
     pub(crate) fn new(graph: &str) -> Both {
-        let text = whole(graph);
+        let text = complete(graph);
         Both {
             plain: compile(&text, Optimization::Off, 1),
             fused: compile(&text, Optimization::All, 1),
@@ -82,7 +83,7 @@ impl Both {
         }
     }
 
-    /// Random inputs, with numbers for the names of sizes.
+    /// Makes random inputs, with numbers for the names of sizes.
     pub(crate) fn inputs(&self, sizes: &[(&str, usize)], seed: u64) -> Vec<(String, Value)> {
         inputs(&self.plain, sizes, seed)
     }
@@ -94,7 +95,7 @@ impl Both {
             let inputs = self.inputs(sizes, seed);
             let (plain, fused) = (self.plain.run(inputs.clone()), self.fused.run(inputs));
             match (plain, fused) {
-                (Ok(plain), Ok(fused)) => same(&plain, &fused, 1e-5, &self.text),
+                (Ok(plain), Ok(fused)) => check_equal(&plain, &fused, 1e-5, &self.text),
                 (plain, fused) => panic!(
                     "plain: {:?}\nfused: {:?}\n{}",
                     plain.err().map(|error| error.to_string()),
@@ -105,24 +106,24 @@ impl Both {
         }
     }
 
-    /// Operators of the steps that run when everything is fused.
+    /// Lists the operators of the optimized session's steps.
     pub(crate) fn ops(&self) -> Vec<&'static str> {
         self.fused.steps().iter().map(|step| step.op).collect()
     }
 
-    /// What was fused.
-    pub(crate) fn fused(&self) -> Vec<&'static str> {
+    /// Lists the patterns that were fused.
+    pub(crate) fn fused_patterns(&self) -> Vec<&'static str> {
         let done = self.fused.fusions().iter();
         done.filter(|fusion| fusion.nodes > 0).map(|fusion| fusion.pattern).collect()
     }
 
-    /// Why things were not fused that nearly were.
+    /// Lists the reasons for near misses.
     pub(crate) fn reasons(&self) -> Vec<String> {
         let all = self.fused.fusions().iter();
         all.filter_map(|fusion| fusion.why_not.clone()).collect()
     }
 
-    /// What runs, for messages.
+    /// Describes fusions and steps for messages.
     pub(crate) fn listing(&self) -> String {
         let steps = self.fused.steps();
         let steps: Vec<String> = steps
@@ -133,7 +134,7 @@ impl Both {
     }
 }
 
-/// Random inputs of the declared types; booleans, strings and integers as well.
+/// Makes random inputs of the declared types; booleans, strings and integers as well.
 pub(crate) fn inputs(
     session: &Session,
     sizes: &[(&str, usize)],
@@ -163,20 +164,22 @@ pub(crate) fn inputs(
                 }
                 DataType::Int64 => {
                     let elements: Vec<i64> =
-                        (0..count).map(|_| numbers.below(100) as i64).collect();
+                        (0..count).map(|_| numbers.number_below(100) as i64).collect();
                     Tensor::from_slice(&dims[..], &elements)
                 }
                 DataType::Bool => {
-                    let elements: Vec<bool> = (0..count).map(|_| numbers.below(3) > 0).collect();
+                    let elements: Vec<bool> =
+                        (0..count).map(|_| numbers.number_below(3) > 0).collect();
                     Tensor::from_bools(&dims[..], &elements)
                 }
                 DataType::String => {
                     let elements: Vec<String> =
-                        (0..count).map(|_| format!("s{}", numbers.below(9))).collect();
+                        (0..count).map(|_| format!("s{}", numbers.number_below(9))).collect();
                     Tensor::from_strings(&dims[..], elements.iter().collect::<StringArray>())
                 }
                 small => {
-                    let codes: Vec<u8> = (0..count).map(|_| numbers.below(4) as u8).collect();
+                    let codes: Vec<u8> =
+                        (0..count).map(|_| numbers.number_below(4) as u8).collect();
                     Tensor::from_codes(small, &dims[..], &codes)
                 }
             };
@@ -187,10 +190,10 @@ pub(crate) fn inputs(
 
 pub(crate) type Outputs = [(String, Value)];
 
-/// Outputs of the same names and shapes, elements apart by at most `tolerance` of the largest
-/// magnitude.
+/// Checks that outputs have equal names and shapes, and elements that differ by at most `tolerance`
+/// of the largest magnitude.
 #[track_caller]
-pub(crate) fn same(expected: &Outputs, found: &Outputs, tolerance: f64, text: &str) {
+pub(crate) fn check_equal(expected: &Outputs, found: &Outputs, tolerance: f64, text: &str) {
     assert_eq!(expected.len(), found.len());
     for ((name, expected), (other, found)) in expected.iter().zip(found) {
         assert_eq!(name, other);
@@ -224,17 +227,17 @@ pub(crate) fn same(expected: &Outputs, found: &Outputs, tolerance: f64, text: &s
     }
 }
 
-/// The bytes of all outputs.
+/// Returns the bytes of all outputs.
 pub(crate) fn bits(outputs: &Outputs) -> Vec<Vec<u8>> {
     outputs.iter().map(|(_, value)| value.as_tensor().unwrap().bytes().to_vec()).collect()
 }
 
-/// The same graph with every value in between an output as well: each is then computed by a step of
-/// its own into memory of its own.
-pub(crate) fn exposed(graph: &str) -> String {
+/// Makes every intermediate value of a graph an output: each is then computed by a step of its own
+/// into memory of its own.
+pub(crate) fn expose_values(graph: &str) -> String {
     let (mut plain, mut depth) = (String::new(), 0);
     let body = &graph[graph.find('{').map_or(0, |start| start + 1)..];
-    // Constants of the graph come before its body, and have braces as well.
+    // Constants of the graph precede its body, and have braces as well.
     let body = match graph.find("> {") {
         Some(end) => &graph[end + 3..],
         None => body,
@@ -263,10 +266,10 @@ pub(crate) fn exposed(graph: &str) -> String {
     format!("{}{more}{}", &graph[..end], &graph[end..])
 }
 
-/// The outputs of a graph as it is written, every node by itself.
+/// Runs a graph without optimization, every node by itself.
 #[track_caller]
-pub(crate) fn one_by_one(graph: &str, inputs: Vec<(String, Value)>) -> Vec<(String, Value)> {
-    let text = whole(&exposed(graph));
+pub(crate) fn run_one_by_one(graph: &str, inputs: Vec<(String, Value)>) -> Vec<(String, Value)> {
+    let text = complete(&expose_values(graph));
     let mut outputs = compile(&text, Optimization::Off, 1)
         .run(inputs)
         .unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -275,20 +278,20 @@ pub(crate) fn one_by_one(graph: &str, inputs: Vec<(String, Value)>) -> Vec<(Stri
     outputs
 }
 
-/// What a graph gives by itself, node by node, is what it gives with and without optimization.
+/// Checks that a graph computes the same outputs node by node, without and with optimization.
 #[track_caller]
-pub(crate) fn holds(graph: &str, sizes: &[&[(&str, usize)]], tolerance: f64) -> Both {
+pub(crate) fn check(graph: &str, sizes: &[&[(&str, usize)]], tolerance: f64) -> Both {
     let both = Both::new(graph);
     for (seed, sizes) in sizes.iter().enumerate() {
         let inputs = both.inputs(sizes, seed as u64 + 1);
-        let expected = one_by_one(graph, inputs.clone());
+        let expected = run_one_by_one(graph, inputs.clone());
         for session in [&both.plain, &both.fused] {
-            // Twice, in memory that the first run has left behind.
+            // Twice, to reuse memory of the first run.
             for _ in 0..2 {
                 let found = session
                     .run(inputs.clone())
                     .unwrap_or_else(|error| panic!("{error}\n{}", both.text));
-                same(&expected, &found, tolerance, &both.text);
+                check_equal(&expected, &found, tolerance, &both.text);
             }
         }
     }

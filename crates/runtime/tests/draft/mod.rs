@@ -1,4 +1,4 @@
-//! Models written down in one expression each, as bytes of a file.
+//! Test support: models written in one expression each, encoded as bytes of a file.
 use sardonyx_model::{Model, NoExternalData};
 use sardonyx_proto::{AttributeType, tensor_shape, tensor_type, type_};
 use sardonyx_proto::{Encode, Encoder, encode_to_vec};
@@ -8,7 +8,7 @@ use sardonyx_proto::{
 use sardonyx_runtime::{CompileError, Options, Session};
 use sardonyx_tensor::{Buffer, Tensor, Value};
 
-/// A model of float tensors, written down in one expression.
+/// Model of float tensors, written in one expression.
 #[derive(Clone, Default)]
 pub(crate) struct Draft {
     pub(crate) ir: i64,
@@ -18,7 +18,7 @@ pub(crate) struct Draft {
     pub(crate) outputs: Vec<&'static str>,
     /// Name, dimensions, elements.
     pub(crate) initializers: Vec<(&'static str, &'static [i64], Vec<f32>)>,
-    /// Name, dimensions, whether they have a sign, elements of 8 bits.
+    /// Name, dimensions, whether they are signed, elements of 8 bits.
     pub(crate) bytes: Vec<(&'static str, &'static [i64], bool, Vec<u8>)>,
     /// Name, dimension, positions, elements.
     pub(crate) sparse: Vec<(&'static str, i64, Vec<i64>, Vec<f32>)>,
@@ -185,13 +185,11 @@ impl Draft {
 }
 
 pub(crate) fn values(inputs: &[(&str, &[usize], &[f32])]) -> Vec<(String, Value)> {
-    let tensor = |dims: &[usize], elements: &[f32]| {
-        Tensor::from_slice(dims, elements).expect("a fitting tensor")
-    };
-    inputs
-        .iter()
-        .map(|(name, dims, elements)| (name.to_string(), tensor(dims, elements).into()))
-        .collect()
+    let inputs = inputs.iter().map(|(name, dims, elements)| {
+        let tensor = Tensor::from_slice(*dims, *elements).expect("a fitting tensor");
+        (name.to_string(), tensor.into())
+    });
+    inputs.collect()
 }
 
 pub(crate) fn floats(value: &Value) -> Vec<f32> {

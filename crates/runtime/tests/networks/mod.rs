@@ -1,4 +1,4 @@
-//! Random networks over images, as texts of graphs.
+//! Generator of random networks over images, as texts of graphs.
 
 use std::collections::HashSet;
 use std::fmt::{Display, Write};
@@ -9,17 +9,17 @@ use crate::both_ways::Numbers;
 /// GlobalAveragePool.
 const ONE_PIXEL: usize = usize::MAX;
 
-/// Elements of an image at most, so that a network takes milliseconds.
+/// Maximum number of elements of an image, so that a network takes milliseconds.
 const MOST_ELEMENTS: usize = 6_000;
 
-/// A graph and sizes for which it runs.
+/// Graph and sizes for which it runs.
 pub(crate) struct Network {
     pub(crate) graph: String,
-    /// Number for each size that the inputs leave open.
+    /// Number for each symbolic size of the inputs.
     pub(crate) sizes: Vec<(String, usize)>,
 }
 
-/// An image of a network that is being written.
+/// Image of a network that is being written.
 #[derive(Clone)]
 struct Image {
     name: String,
@@ -31,58 +31,57 @@ struct Image {
     spaced: usize,
 }
 
-/// A window that slides over an image: the attributes that describe it, and what it leaves.
+/// Sliding window over an image: its attributes, and the size of the result.
 struct Window {
     kernel: Vec<usize>,
     attributes: String,
     size: Vec<usize>,
-    /// Whether that is the size of the image for every input.
+    /// Whether the result has the size of the image for every input.
     keeps: bool,
 }
 
-/// Numbers of a network: which of them a family uses.
+/// Parameters of a family of networks.
 struct Family {
-    /// Channels of the input.
+    /// Numbers of channels of the input.
     inputs: &'static [usize],
-    /// Channels of results of convolutions.
+    /// Numbers of output channels of convolutions.
     outputs: &'static [usize],
-    /// Whether the spatial axes of the inputs are open, of any rank, and small; windows are of any
-    /// form then.
+    /// Whether the spatial axes of the inputs are symbolic, of any rank, and small; windows have
+    /// any form then.
     is_open: bool,
 }
 
-/// Images of 5 to 13 rows and columns.
+/// Family of images of 5 to 13 rows and columns.
 const CLOSED: Family =
     Family { inputs: &[3, 5, 16, 24], outputs: &[4, 8, 16, 20, 24, 40], is_open: false };
 
-/// Images of 1 to 3 axes whose sizes only a run knows.
+/// Family of images of 1 to 3 axes with symbolic sizes.
 const OPEN: Family = Family {
     inputs: &[1, 2, 3, 4, 5, 8, 12, 16, 17, 24],
     outputs: &[1, 2, 3, 4, 6, 8, 9, 12, 16, 20, 24, 33],
     is_open: true,
 };
 
-/// Writes a random network.
+/// Writer of a random network.
 struct Writer {
     random: Numbers,
     family: &'static Family,
     body: String,
     images: Vec<Image>,
     count: usize,
-    /// What an image had, what was done to it, and what it has then: numbers as those of
-    /// [`Image::spaced`].
+    /// Space of an image, operation on it, and resulting space: numbers like [`Image::spaced`].
     spaces: Vec<(usize, String, usize)>,
     /// Whether the network reads a mask of one channel.
     reads_mask: bool,
 }
 
-/// The network of a seed over planes of known sizes, with the number of images `n` open.
-pub(crate) fn planes(seed: u64) -> String {
+/// Writes the network of a seed over planes of known sizes, with a symbolic number of images `n`.
+pub(crate) fn closed_graph(seed: u64) -> String {
     Writer::new(seed, &CLOSED).finish().graph
 }
 
-/// The network of a seed over images of 1 to 3 axes of open sizes.
-pub(crate) fn open(seed: u64) -> Network {
+/// Writes the network of a seed over images of 1 to 3 axes of symbolic sizes.
+pub(crate) fn open_network(seed: u64) -> Network {
     Writer::new(seed, &OPEN).finish()
 }
 
@@ -90,9 +89,9 @@ fn list<T: Display>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The lines of a body, one node each, that these values depend on. Others could contradict the
-/// sizes of a run, which some sessions find out and others do not.
-fn needed(body: &str, values: &[&str]) -> String {
+/// Keeps the nodes of a body that some values depend on. Others could contradict the sizes of a
+/// run, which not all sessions detect.
+fn keep_needed(body: &str, values: &[&str]) -> String {
     let mut wanted: HashSet<&str> = values.iter().copied().collect();
     let mut kept: Vec<&str> = Vec::new();
     for line in body.lines().rev() {
@@ -109,21 +108,17 @@ fn needed(body: &str, values: &[&str]) -> String {
 impl Writer {
     fn new(seed: u64, family: &'static Family) -> Writer {
         let mut random = Numbers::new(seed);
-        let channels = family.inputs[random.below(family.inputs.len())];
+        let channels = family.inputs[random.number_below(family.inputs.len())];
         let size = if family.is_open {
-            let rank = [1, 2, 2, 3][random.below(4)];
-            let is_pixel = random.below(4) == 0;
+            let rank = [1, 2, 2, 3][random.number_below(4)];
+            let is_pixel = random.number_below(4) == 0;
             let sizes = [1, 1, 2, 3, 4, 5, 7, 9];
-            let axis = |random: &mut Numbers| {
-                if is_pixel {
-                    1
-                } else {
-                    sizes[random.below(if rank == 3 { 6 } else { sizes.len() })]
-                }
-            };
-            (0..rank).map(|_| axis(&mut random)).collect()
+            let most = if rank == 3 { 6 } else { sizes.len() };
+            let axes =
+                (0..rank).map(|_| if is_pixel { 1 } else { sizes[random.number_below(most)] });
+            axes.collect()
         } else {
-            vec![5 + random.below(9), 5 + random.below(9)]
+            vec![5 + random.number_below(9), 5 + random.number_below(9)]
         };
         let images = vec![Image { name: "x".to_string(), channels, size, spaced: 0 }];
         let (body, spaces) = (String::new(), Vec::new());
@@ -136,11 +131,11 @@ impl Writer {
     }
 
     fn one_of<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.random.below(items.len())]
+        items[self.random.number_below(items.len())]
     }
 
     fn once_in(&mut self, times: usize) -> bool {
-        self.random.below(times) == 0
+        self.random.number_below(times) == 0
     }
 
     /// Writes a node of one output and returns its name.
@@ -152,11 +147,11 @@ impl Writer {
 
     fn pick(&mut self) -> Image {
         let from = self.images.len().saturating_sub(4);
-        let at = from + self.random.below(self.images.len() - from);
+        let at = from + self.random.number_below(self.images.len() - from);
         self.images[at].clone()
     }
 
-    /// A constant of random numbers that keep sums of `depth` products small.
+    /// Writes a constant of random numbers that keep sums of `depth` products small.
     fn constant(&mut self, dims: &[usize], depth: usize) -> String {
         let scale = 1.5 / (depth.max(1) as f32).sqrt();
         let numbers = self.random.floats(dims.iter().product());
@@ -174,14 +169,14 @@ impl Writer {
         self.node(&format!("Constant <value = int64[{count}] {{{numbers}}}> ()"))
     }
 
-    /// Dimensions of a constant that has a number for each channel of an image.
+    /// Returns the dimensions of a constant with a number for each channel of an image.
     fn by_channel(x: &Image) -> Vec<usize> {
         let mut dims = vec![1; x.size.len() + 1];
         dims[0] = x.channels;
         dims
     }
 
-    /// Number of the sizes that `done` makes of those of an image.
+    /// Returns the number of the space that `done` makes of an image's.
     fn space(&mut self, from: &Image, done: &str) -> usize {
         let known = self.spaces.iter().find(|(of, by, _)| *of == from.spaced && by == done);
         if let Some((_, _, to)) = known {
@@ -199,18 +194,18 @@ impl Writer {
         }
     }
 
-    /// Adds what a node makes of an image, whose sizes stay.
+    /// Adds the result of a node that keeps the size of its image.
     fn add_alike(&mut self, x: Image, node: &str) {
         self.add(x, node);
     }
 
-    /// Adds what a window leaves of an image.
+    /// Adds the result of a window over an image.
     fn add_window(&mut self, x: &Image, channels: usize, window: Window, node: &str) {
         let spaced = if window.keeps { x.spaced } else { self.space(x, &window.attributes) };
         self.add(Image { name: String::new(), channels, size: window.size, spaced }, node);
     }
 
-    /// A window with one of these kernels at each axis, which fits an image.
+    /// Makes a window with one of some kernels at each axis, which fits an image.
     fn window(
         &mut self,
         x: &Image,
@@ -228,14 +223,14 @@ impl Writer {
             let mut dilation = if is_open && !is_same && self.once_in(5) { 2 } else { 1 };
             let mut pads = [k * dilation / 2; 2];
             if is_open && self.once_in(4) {
-                pads = [0, 1].map(|_| self.random.below(most_pad(k, dilation) + 1));
+                pads = [0, 1].map(|_| self.random.number_below(most_pad(k, dilation) + 1));
             }
             pads = pads.map(|pad| pad.min(most_pad(k, dilation)));
             if !is_same && axis + pads[0] + pads[1] < (k - 1) * dilation + 1 {
                 (k, dilation, pads) = (1, 1, [0, 0]);
             }
             let may_step = *axis > 6 || is_open && self.once_in(4);
-            let stride = if may_step { 1 + self.random.below(2) } else { 1 };
+            let stride = if may_step { 1 + self.random.number_below(2) } else { 1 };
             size.push(if is_same {
                 axis.div_ceil(stride)
             } else {
@@ -264,9 +259,9 @@ impl Writer {
         Window { kernel, attributes, size, keeps }
     }
 
-    /// Groups for a convolution of so many channels.
+    /// Picks the number of groups for a convolution.
     fn groups(&mut self, channels: usize) -> usize {
-        match self.random.below(8) {
+        match self.random.number_below(8) {
             0 | 1 => channels,
             2 | 3 => {
                 let fit: Vec<usize> =
@@ -277,7 +272,7 @@ impl Writer {
         }
     }
 
-    /// Weights of a convolution, and a bias in most cases, as inputs of a node.
+    /// Writes weights of a convolution, and a bias in most cases, as inputs of a node.
     fn weights(&mut self, dims: &[usize], out_channels: usize, depth: usize) -> String {
         let w = self.constant(dims, depth);
         if self.once_in(4) { w } else { format!("{w}, {}", self.constant(&[out_channels], 1)) }
@@ -290,7 +285,7 @@ impl Writer {
         let channels = match groups {
             1 => self.one_of(self.family.outputs),
             groups if groups == x.channels => x.channels * self.one_of(&[1, 1, 1, 2]),
-            groups => groups * (1 + self.random.below(5)),
+            groups => groups * (1 + self.random.number_below(5)),
         };
         let of_group = x.channels / groups;
         let depth = of_group * window.kernel.iter().product::<usize>();
@@ -305,7 +300,7 @@ impl Writer {
     fn conv_transpose(&mut self) {
         let x = self.pick();
         let groups = self.groups(x.channels);
-        let of_group = 1 + self.random.below(6);
+        let of_group = 1 + self.random.number_below(6);
         let channels = groups * of_group;
         let (mut kernel, mut strides, mut more) = (Vec::new(), Vec::new(), Vec::new());
         let (mut before, mut after, mut size) = (Vec::new(), Vec::new(), Vec::new());
@@ -314,7 +309,7 @@ impl Writer {
             let stride = self.one_of(&[1, 2, 2, 3]);
             let extra = if stride > 1 && self.once_in(4) { 1 } else { 0 };
             let all = (axis - 1) * stride + k + extra;
-            let mut pads = [0, 1].map(|_| self.random.below(k / 2 + 1));
+            let mut pads = [0, 1].map(|_| self.random.number_below(k / 2 + 1));
             if all <= pads[0] + pads[1] {
                 pads = [0, 0];
             }
@@ -345,7 +340,7 @@ impl Writer {
     fn function(&mut self) {
         let x = self.pick();
         let of = |op: &str| format!("{op} ({})", x.name);
-        let node = match self.random.below(if self.family.is_open { 26 } else { 9 }) {
+        let node = match self.random.number_below(if self.family.is_open { 26 } else { 9 }) {
             0 => of("Relu"),
             1 => of("HardSwish"),
             2 => of("Sigmoid"),
@@ -384,7 +379,7 @@ impl Writer {
                 format!("Clip ({}, {low}, {high})", x.name)
             }
             20 => {
-                // Swish as exporters write it.
+                // Swish as exporters decompose it.
                 let gate = self.node(&of("Sigmoid"));
                 format!("Mul ({}, {gate})", x.name)
             }
@@ -418,23 +413,23 @@ impl Writer {
         self.add_alike(x, &node);
     }
 
-    /// Another image of the same sizes, mostly one that has them for every input.
-    fn alike(&mut self, x: &Image, same_channels: bool) -> Image {
+    /// Picks another image of equal size, mostly one that has it for every input.
+    fn pick_alike(&mut self, x: &Image, same_channels: bool) -> Image {
         let exact = !self.once_in(6);
         let fits = |y: &&Image| {
             (!same_channels || y.channels == x.channels)
                 && (y.spaced == x.spaced || !exact && y.size == x.size)
         };
         let others: Vec<Image> = self.images.iter().filter(fits).cloned().collect();
-        others[self.random.below(others.len())].clone()
+        others[self.random.number_below(others.len())].clone()
     }
 
-    /// A sum or product with another image of the same size, or with one pixel of each image.
+    /// Adds a sum or product with another image of equal size, or with one pixel of each image.
     fn pair(&mut self) {
         let x = self.pick();
-        let other = self.alike(&x, true).name;
+        let other = self.pick_alike(&x, true).name;
         let name = &x.name;
-        let node = match self.random.below(if self.family.is_open { 7 } else { 3 }) {
+        let node = match self.random.number_below(if self.family.is_open { 7 } else { 3 }) {
             0 => format!("Add ({name}, {other})"),
             1 => format!("Sub ({other}, {name})"),
             2 => {
@@ -449,14 +444,14 @@ impl Writer {
                 format!("Mul ({gate}, {name})")
             }
             _ => {
-                let third = self.alike(&x, true).name;
+                let third = self.pick_alike(&x, true).name;
                 format!("Sum ({name}, {other}, {third})")
             }
         };
         self.add_alike(x, &node);
     }
 
-    /// A product with a mask of one channel that the network is given, or with one of its own.
+    /// Adds a product with a mask of one channel: an input of the network, or computed.
     fn mask(&mut self) {
         let x = self.pick();
         let node = match x.spaced {
@@ -480,8 +475,8 @@ impl Writer {
 
     fn join(&mut self) {
         let x = self.pick();
-        let count = 1 + self.random.below(3);
-        let parts: Vec<Image> = (0..count).map(|_| self.alike(&x, false)).collect();
+        let count = 1 + self.random.number_below(3);
+        let parts: Vec<Image> = (0..count).map(|_| self.pick_alike(&x, false)).collect();
         let channels = x.channels + parts.iter().map(|part| part.channels).sum::<usize>();
         if channels > 120 {
             return;
@@ -504,14 +499,14 @@ impl Writer {
         }
     }
 
-    /// Some channels, or every other pixel of an axis.
+    /// Adds a slice of the channels, or every other pixel of an axis.
     fn slice(&mut self) {
         let x = self.pick();
-        let axis = self.random.below(x.size.len() + 1);
+        let axis = self.random.number_below(x.size.len() + 1);
         let (start, end, step, channels, mut size) = match axis {
             0 => {
-                let start = self.random.below(x.channels);
-                let end = start + 1 + self.random.below(x.channels - start);
+                let start = self.random.number_below(x.channels);
+                let end = start + 1 + self.random.number_below(x.channels - start);
                 (start, end, 1, end - start, x.size.clone())
             }
             _ => (0, i32::MAX as usize, 2, x.channels, x.size.clone()),
@@ -540,7 +535,7 @@ impl Writer {
         };
         let op = self.one_of(ops);
         let mut window = self.window(&x, &[2, 3, 3, 5], |k, dilation| {
-            // Taps that are apart may all lie in the padding: the maximum of nothing.
+            // Dilated taps may all lie in the padding, where the maximum is undefined.
             if dilation == 1 { k / 2 } else { 0 }
         });
         if self.family.is_open && op == "AveragePool" && self.once_in(2) {
@@ -551,7 +546,7 @@ impl Writer {
         self.add_window(&x, channels, window, &node);
     }
 
-    /// One pixel for each image, which lies in both orders.
+    /// Pools each image to one pixel, which has both orders.
     fn pool_all(&mut self) {
         let x = self.pick();
         let node = if self.family.is_open {
@@ -569,7 +564,7 @@ impl Writer {
         self.add(Image { size, spaced: ONE_PIXEL, ..x }, &node);
     }
 
-    /// Means of an axis or of all, which stay as axes of size 1.
+    /// Adds a reduction of one or all axes, kept with size 1.
     fn reduce(&mut self) {
         let x = self.pick();
         let axes: Vec<usize> = (2..x.size.len() + 2).collect();
@@ -580,7 +575,7 @@ impl Writer {
         self.add(Image { size, spaced: ONE_PIXEL, ..x }, &node);
     }
 
-    /// As ShuffleNet does: channels of all groups next to each other.
+    /// Adds a shuffle as in ShuffleNet, which interleaves the channels of all groups.
     fn shuffle(&mut self) {
         let x = self.pick();
         let groups = self.one_of(&[2, 3, 4, 5, 8, 20]);
@@ -600,7 +595,7 @@ impl Writer {
         };
         let mut perm: Vec<usize> = perm;
         perm.swap(1, 2);
-        // A size of 0 is one, and does not stand for that of another axis.
+        // A size of 0 is literal, and does not copy another axis.
         let zeros = if self.family.is_open { "<allowzero = 1>" } else { "" };
         let split = self.node(&format!("Reshape ({}, {apart})", x.name));
         let swapped = self.node(&format!("Transpose <perm = [{}]> ({split})", list(&perm)));
@@ -611,9 +606,9 @@ impl Writer {
         let x = self.pick();
         let scale = self.constant(&[x.channels], 1);
         let bias = self.constant(&[x.channels], 1);
-        let node = match self.random.below(if self.family.is_open { 7 } else { 5 }) {
+        let node = match self.random.number_below(if self.family.is_open { 7 } else { 5 }) {
             0 if x.size.len() == 2 => format!("LRN <size = 5, alpha = 0.1> ({})", x.name),
-            // Of one pixel it divides rounding errors by the root of epsilon.
+            // For one pixel it divides rounding errors by the root of epsilon.
             1 if x.size.iter().product::<usize>() > 1 => {
                 let epsilon = if self.family.is_open { "<epsilon = 0.1>" } else { "" };
                 format!("InstanceNormalization {epsilon} ({}, {scale}, {bias})", x.name)
@@ -648,7 +643,7 @@ impl Writer {
         let (by, mut attributes): (Vec<f32>, _) = if self.family.is_open {
             let forms = ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"];
             let form = self.one_of(&forms);
-            // ONNX Runtime takes corners of the exact size, not of the whole one.
+            // ONNX Runtime aligns corners of the exact size, not of the rounded one.
             let part = if form == "align_corners" { 2.0 } else { 1.5 };
             let by = (0..rank).map(|_| self.one_of(&[1.0, 2.0, 2.0, part, 3.0])).collect();
             (by, format!(", coordinate_transformation_mode = \"{form}\""))
@@ -656,7 +651,7 @@ impl Writer {
             (vec![2.0, 1.5], String::new())
         };
         if mode == "nearest" && self.family.is_open {
-            // Places between two pixels would be a matter of rounding.
+            // Coordinates between two pixels would depend on rounding.
             attributes = ", coordinate_transformation_mode = \"asymmetric\", \
                           nearest_mode = \"floor\""
                 .to_string();
@@ -677,12 +672,12 @@ impl Writer {
         let mut pads = vec![0; 2 * (rank + 2)];
         for (axis, size) in x.size.iter().enumerate() {
             let most = if mode == "reflect" { (size - 1).min(2) } else { 2 };
-            pads[axis + 2] = self.random.below(most + 1);
-            pads[axis + rank + 4] = self.random.below(most + 1);
+            pads[axis + 2] = self.random.number_below(most + 1);
+            pads[axis + rank + 4] = self.random.number_below(most + 1);
         }
         let mut channels = x.channels;
         if mode == "constant" && self.once_in(3) {
-            (pads[1], pads[rank + 3]) = (self.random.below(3), self.random.below(6));
+            (pads[1], pads[rank + 3]) = (self.random.number_below(3), self.random.number_below(6));
             channels += pads[1] + pads[rank + 3];
         }
         let size = x.size.iter().enumerate();
@@ -704,7 +699,7 @@ impl Writer {
         self.add(Image { name: String::new(), channels, size, spaced }, &node);
     }
 
-    /// As ConvNeXt does: features of pixels are normalised and multiplied.
+    /// Adds a block as in ConvNeXt: features of pixels are normalized and multiplied.
     fn features(&mut self) {
         let x = self.pick();
         let rank = x.size.len();
@@ -720,7 +715,7 @@ impl Writer {
         self.add_alike(Image { channels: 12, ..x }, &node);
     }
 
-    /// Blocks of pixels as channels, and the other way round.
+    /// Converts blocks of pixels to channels, or the inverse.
     fn blocks(&mut self) {
         let x = self.pick();
         if x.size.len() != 2 {
@@ -743,7 +738,7 @@ impl Writer {
         self.add(Image { name: String::new(), channels, size, spaced }, &node);
     }
 
-    /// A convolution of lines as planes of one row, or of planes of one row more.
+    /// Adds a convolution of lines as planes of one row, or of planes with one more axis.
     fn through_planes(&mut self) {
         let x = self.pick();
         if x.size.len() == 3 {
@@ -763,15 +758,15 @@ impl Writer {
         self.add_alike(Image { channels, ..x }, &format!("Squeeze ({c}, {axis})"));
     }
 
-    /// Steps that move elements, or leave them as they are.
+    /// Adds moves of elements, or an identity.
     fn move_elements(&mut self) {
         let x = self.pick();
         let name = &x.name;
-        match self.random.below(6) {
+        match self.random.number_below(6) {
             0 => {
-                let count = 1 + self.random.below(x.channels + 3);
+                let count = 1 + self.random.number_below(x.channels + 3);
                 let channels: Vec<usize> =
-                    (0..count).map(|_| self.random.below(x.channels)).collect();
+                    (0..count).map(|_| self.random.number_below(x.channels)).collect();
                 let chosen = self.integers(&channels);
                 let node = format!("Gather <axis = 1> ({name}, {chosen})");
                 self.add_alike(Image { channels: count, ..x }, &node);
@@ -800,7 +795,7 @@ impl Writer {
                 self.add_alike(x, &format!("Cast <to = 1> ({double})"));
             }
             _ => {
-                let axis = 1 + self.random.below(x.size.len() + 1);
+                let axis = 1 + self.random.number_below(x.size.len() + 1);
                 let axis = self.integers(&[axis]);
                 let bounded = self.node(&format!("Softmax <axis = 1> ({name})"));
                 self.add_alike(x, &format!("CumSum ({bounded}, {axis})"));
@@ -808,10 +803,10 @@ impl Writer {
         }
     }
 
-    /// As attention over coordinates does: means along one axis make a gate.
+    /// Adds coordinate attention: means along one axis become a gate.
     fn gate_by_axis(&mut self) {
         let x = self.pick();
-        let axis = self.random.below(x.size.len()) + 2;
+        let axis = self.random.number_below(x.size.len()) + 2;
         let axis = self.integers(&[axis]);
         let means = self.node(&format!("ReduceMean ({}, {axis})", x.name));
         let dims: Vec<usize> =
@@ -823,7 +818,7 @@ impl Writer {
         self.add_alike(x, &node);
     }
 
-    /// As a transformer over images does: pixels are tokens.
+    /// Adds attention of pixels as tokens.
     fn tokens(&mut self) {
         let x = self.pick();
         let (name, channels) = (&x.name, x.channels);
@@ -838,7 +833,7 @@ impl Writer {
         self.add_alike(x, &format!("Reshape <allowzero = 1> ({e}, {shape})"));
     }
 
-    /// A convolution whose taps are moved by what another one computes.
+    /// Adds a convolution whose taps are shifted by the result of another one.
     fn deform(&mut self) {
         let x = self.pick();
         if x.size.len() != 2 {
@@ -860,7 +855,8 @@ impl Writer {
         self.add_window(&x, channels, window, &node);
     }
 
-    /// As YOLO does: half of an image goes through steps that add to it, and all are joined.
+    /// Adds a block as in YOLO: half of the channels pass through residual steps, and all are
+    /// joined.
     fn split_and_add(&mut self) {
         let x = self.pick();
         let rank = x.size.len();
@@ -876,13 +872,13 @@ impl Writer {
         let (a, mut last) = (self.name(), self.name());
         let _ = writeln!(self.body, "{a}, {last} = Split <axis = 1, num_outputs = 2> ({both})");
         let mut joined = vec![a, last.clone()];
-        for _ in 0..1 + self.random.below(3) {
+        for _ in 0..1 + self.random.number_below(3) {
             let dims: Vec<usize> = [half, half].into_iter().chain(kernel(3)).collect();
             let w = self.constant(&dims, half * 3usize.pow(rank as u32));
             let pads = list(&vec![1; 2 * rank]);
             let conv = self.node(&format!("Conv <pads = [{pads}]> ({last}, {w})"));
             let function = self.node(&format!("HardSwish ({conv})"));
-            last = match self.random.below(3) {
+            last = match self.random.number_below(3) {
                 0 => function,
                 _ => self.node(&format!("Add ({last}, {function})")),
             };
@@ -890,7 +886,7 @@ impl Writer {
         }
         let mut channels = half * joined.len();
         let first = &self.images[0];
-        if first.spaced == x.spaced && self.random.below(3) == 0 {
+        if first.spaced == x.spaced && self.random.number_below(3) == 0 {
             joined.push(first.name.clone());
             channels += first.channels;
         }
@@ -898,9 +894,9 @@ impl Writer {
         self.add_alike(Image { channels, ..x }, &node);
     }
 
-    /// Writes a node, or several that belong together, of those that the family has.
+    /// Writes a random block of the family.
     fn write_any(&mut self) {
-        match self.random.below(if self.family.is_open { 36 } else { 17 }) {
+        match self.random.number_below(if self.family.is_open { 36 } else { 17 }) {
             0..4 => self.conv(),
             4 | 5 => self.function(),
             6 => self.pair(),
@@ -931,10 +927,10 @@ impl Writer {
         }
     }
 
-    /// The graph, whose outputs are the last image, all of one in rows, and its means; a network of
-    /// open sizes has scores of three classes as well.
+    /// Completes the graph. Its outputs are the last image, all elements of one in rows, and its
+    /// means; a network of symbolic sizes has scores of three classes as well.
     fn finish(mut self) -> Network {
-        for _ in 0..4 + self.random.below(10) {
+        for _ in 0..4 + self.random.number_below(10) {
             self.write_any();
         }
         self.conv();
@@ -961,7 +957,7 @@ impl Writer {
         };
         let mut wanted = vec![x.name.as_str(), y.name.as_str(), z.name.as_str()];
         wanted.extend(scores.split(", "));
-        let body = needed(&self.body, &wanted);
+        let body = keep_needed(&self.body, &wanted);
         let scores = if is_open { format!("d = Gemm ({scores})\n") } else { String::new() };
         let outputs = if is_open { "a, b, c, d" } else { "a, b, c" };
         let graph = format!(

@@ -183,7 +183,7 @@ impl Routes {
 
 /// Finds the route of `device` in each step of the plan; `None` for steps that exchange nothing.
 fn find_routes(plan: &Plan, device: Device, numbers: &Numbers) -> Vec<Option<SizedRoute>> {
-    let routes = plan.steps.iter().map(|step| match step {
+    let routes = plan.steps().iter().map(|step| match step {
         Step::Move(moved) if !plan.is_local(moved) => {
             let dims = moved.dims.as_ref().and_then(|dims| numbers.of(dims));
             let own = dims.as_ref().and_then(|dims| plan.form(moved.to).dims(device, dims));
@@ -346,7 +346,7 @@ impl Exchange {
     fn find_move(&self, step: Option<i64>) -> Result<(usize, &Move), OperatorError> {
         let step = step.and_then(|step| usize::try_from(step).ok());
         let number = step.ok_or("the exchange node has no valid attribute 'step'")?;
-        match self.plan.steps.get(number) {
+        match self.plan.steps().get(number) {
             Some(Step::Move(moved)) => Ok((number, moved)),
             _ => Err(format!("step {number} of the sharding plan is not an exchange").into()),
         }
@@ -361,7 +361,7 @@ impl Exchange {
             let (
                 Some(SizedRoute { route: Route::Reduce { workers, reduction }, dims }),
                 Some(Step::Move(moved)),
-            ) = (route, self.plan.steps.get(number))
+            ) = (route, self.plan.steps().get(number))
             else {
                 continue;
             };

@@ -188,7 +188,7 @@ fn rank_error(error: RankError) -> Error {
 impl RankModels {
     /// Returns the number of ranks among which the model is divided.
     pub fn count(&self) -> usize {
-        self.plan.devices
+        self.plan.devices()
     }
 
     /// Returns the sharding plan that the models of the ranks implement.

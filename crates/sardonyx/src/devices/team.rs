@@ -116,7 +116,7 @@ impl Team {
         names: &[Arc<str>],
         order: &Order,
     ) -> Result<(), Error> {
-        let (devices, workers) = (plan.devices, self.0.workers());
+        let (devices, workers) = (plan.devices(), self.0.workers());
         let readers: Vec<BTreeSet<usize>> = plan
             .readers_of_inputs()
             .iter()
@@ -458,7 +458,7 @@ pub(super) fn receive_watched(
 
 /// Returns the lowest message number of a run that neither outputs nor exchanges use.
 fn find_free_number(plan: &Plan) -> usize {
-    plan.givers_of_outputs().len() + plan.steps.len()
+    plan.givers_of_outputs().len() + plan.steps().len()
 }
 
 /// Decodes the protobuf message of a value of type `ty`; fails without a type.

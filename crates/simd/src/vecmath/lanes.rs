@@ -3,7 +3,7 @@
 //! Each method rounds once or moves bits, so that a number gets the same bits whatever is beside
 //! it.
 
-use crate::Simd;
+use crate::{Integers, Simd};
 
 /// Numbers that pass through a function together.
 pub trait Lanes: Copy {
@@ -144,7 +144,7 @@ impl<S: Simd> Lanes for Vector<S> {
     #[inline(always)]
     fn low_bits_power(self) -> Self {
         // SAFETY: see the head of this impl.
-        Vector(unsafe { S::low_bits_power(self.0) })
+        Vector(unsafe { S::I32::of_bits(self.0).shift_left_23().to_bits() })
     }
 }
 

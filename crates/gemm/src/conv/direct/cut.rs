@@ -150,8 +150,9 @@ impl Direct<'_> {
         };
         // Floats of the cache that a block of these rows and columns takes.
         let copy = |rows: usize, cols: usize| {
-            let lines = g.kernel[0].saturating_mul(g.extent(1, rows));
-            lines.saturating_mul(g.extent(2, cols)).saturating_mul(pixel)
+            let [rows, cols] = self.footprints(rows, cols);
+            let lines = g.kernel[0].saturating_mul(rows.len());
+            lines.saturating_mul(cols.len()).saturating_mul(pixel)
         };
         let weights = ld.saturating_mul(self.conv.depth());
         // Each block reads all weights: where these are many, fewer blocks are worth more cache.
@@ -204,10 +205,10 @@ impl Direct<'_> {
     /// Whether blocks whose copy stays in a first-level cache copy few rows more than once. Sums of
     /// few steps read each float that is copied only a few times.
     fn copies_near(&self, out_h: usize, copy: impl Fn(usize) -> usize) -> bool {
-        let g = &self.conv.geometry;
         let rows = (1..=out_h).take_while(|&rows| copy(rows) <= self.near_rows()).count();
-        let new = rows.saturating_mul(g.strides[1]);
-        rows > 0 && g.extent(1, rows).saturating_sub(new) <= new / 8
+        let [footprint, _] = self.footprints(rows, 1);
+        let new = rows.saturating_mul(footprint.output);
+        rows > 0 && footprint.len().saturating_sub(new) <= new / 8
     }
 
     /// Returns the number of output planes of all groups.

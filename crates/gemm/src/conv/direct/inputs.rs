@@ -4,12 +4,16 @@
 use std::ops::Range;
 
 use super::{Block, Cut, Direct};
-use crate::conv::copy::CopyPixels;
+use crate::conv::copy::{CopyPixels, copy_every, is_inside, places_before};
 use crate::conv::gated::{GatePixels, of_image};
 use crate::conv::{Operands, Order, Side};
 use crate::gemm::SendPtr;
 use sardonyx_simd::buffer::with_scratch;
-use sardonyx_simd::dispatch;
+use sardonyx_simd::{Body, Simd, dispatch};
+
+/// Geometry: pixels that are compacted at a time, so that their channels stay in a first-level
+/// cache.
+const COMPACTED: usize = 64;
 
 /// Neighbouring pixels of a row of an image.
 #[derive(Clone, Copy)]
@@ -25,33 +29,98 @@ impl Direct<'_> {
     /// Copies the input rows of a block.
     pub(super) fn copy_rows(&self, cut: &Cut, block: &Block, to: &mut [f32]) {
         let g = &self.conv.geometry;
-        let [in_d, in_h, in_w] = self.in_dims;
-        let (lines, pixels) = (g.extent(1, cut.rows), g.extent(2, cut.cols));
-        let (rows, cols) = (g.extent(1, block.rows.len()), g.extent(2, block.cols.len()));
+        let [in_d, in_h, _] = self.in_dims;
+        let [rows, cols] = self.footprints(cut.rows, cut.cols);
+        // A block may have fewer outputs than the copy has room for.
+        let filled = rows.places - (cut.rows - block.rows.len()) * rows.output;
         let d0 = g.first_input(0, block.depth);
-        let (h0, w0) = (g.first_input(1, block.rows.start), g.first_input(2, block.cols.start));
-        // The pixels of a row that are inside the input.
-        let low = (-w0).clamp(0, cols as isize) as usize;
-        let high = (in_w as isize - w0).clamp(low as isize, cols as isize) as usize;
-        let line = pixels * cut.pixel;
+        let h0 = g.first_input(1, block.rows.start);
+        let line = cols.len() * cut.pixel;
         for kd in 0..g.kernel[0] {
             let d = d0 + (kd * g.dilations[0]) as isize;
-            for i in 0..rows {
-                let h = h0 + i as isize;
-                let to = &mut to[(kd * lines + i) * line..][..line];
-                let is_inside = d >= 0 && d < in_d as isize && h >= 0 && h < in_h as isize;
-                if !is_inside || low == high {
+            for (piece, i) in pairs(rows.pieces, filled) {
+                let h = h0 + (piece * rows.apart + i * rows.step) as isize;
+                let place = (kd * rows.pieces + piece) * rows.places + i;
+                let to = &mut to[place * line..][..line];
+                if is_inside(d, in_d) && is_inside(h, in_h) {
+                    self.copy_row(cut, block, d as usize * in_h + h as usize, to);
+                } else {
                     to.fill(0.0);
-                    continue;
                 }
-                to[..low * cut.pixel].fill(0.0);
-                to[high * cut.pixel..cols * cut.pixel].fill(0.0);
-                let row = (d as usize * in_h + h as usize) * in_w;
-                let pixel = row + (w0 + low as isize) as usize;
-                let start = PixelStart { image: block.image, pixel, group: block.group };
-                self.copy_pixels(cut, start, &mut to[low * cut.pixel..high * cut.pixel]);
             }
         }
+    }
+
+    /// Copies the columns of a block from row `row` of the input, counted over all slices.
+    fn copy_row(&self, cut: &Cut, block: &Block, row: usize, to: &mut [f32]) {
+        let in_w = self.in_dims[2];
+        let [_, cols] = self.footprints(cut.rows, cut.cols);
+        let filled = cols.places - (cut.cols - block.cols.len()) * cols.output;
+        let w0 = self.conv.geometry.first_input(2, block.cols.start);
+        for piece in 0..cols.pieces {
+            let to = &mut to[piece * cols.places * cut.pixel..][..filled * cut.pixel];
+            // The places that are inside the input.
+            let first = w0 + (piece * cols.apart) as isize;
+            let low = places_before(-first, cols.step, filled);
+            let high = places_before(in_w as isize - first, cols.step, filled).max(low);
+            to[..low * cut.pixel].fill(0.0);
+            to[high * cut.pixel..].fill(0.0);
+            if low == high {
+                continue;
+            }
+            let pixel = row * in_w + first.wrapping_add_unsigned(low * cols.step) as usize;
+            let start = PixelStart { image: block.image, pixel, group: block.group };
+            let to = &mut to[low * cut.pixel..high * cut.pixel];
+            if cols.step == 1 {
+                self.copy_pixels(cut, start, to);
+            } else {
+                self.copy_strided(cut, start, cols.step, to);
+            }
+        }
+    }
+
+    /// Copies the channels of a group of pixels `distance` apart, in the form of the operands.
+    fn copy_strided(&self, cut: &Cut, start: PixelStart, distance: usize, to: &mut [f32]) {
+        let PixelStart { image, pixel, group } = start;
+        let count = self.group_in();
+        let first = self.input.pixel(image, pixel);
+        match self.input.order {
+            Order::ChannelsLast { pitch } => {
+                let order = Order::ChannelsLast { pitch: pitch * distance };
+                let data = SendPtr(first.wrapping_add(group * count));
+                self.copy_group(cut, &Side { data, order, channels: count, plane: 1 }, to);
+            }
+            Order::Rows => {
+                let plane = self.input.plane;
+                for (i, to) in to.chunks_mut(COMPACTED * cut.pixel).enumerate() {
+                    let pixels = to.len() / cut.pixel;
+                    let first = first.wrapping_add(group * count * plane);
+                    let from = first.wrapping_add(i * COMPACTED * distance).cast_const();
+                    with_scratch(count * pixels, |rows| {
+                        let data = SendPtr(rows.as_mut_ptr());
+                        // SAFETY: the callers' pixels are inside the input, and the machine has
+                        // `isa`.
+                        unsafe {
+                            let body = Compact { from, plane, distance, rows, pixels };
+                            dispatch(self.conv.isa, body);
+                        }
+                        let order = Order::Rows;
+                        let side = Side { data, order, channels: count, plane: pixels };
+                        self.copy_group(cut, &side, to);
+                    });
+                }
+            }
+        }
+    }
+
+    /// Copies all channels of the first pixels of `input`, which has those of a group alone, in the
+    /// form of the operands.
+    fn copy_group(&self, cut: &Cut, input: &Side, to: &mut [f32]) {
+        let channels = 0..input.channels;
+        let pixels = CopyPixels { input, image: 0, pixel: 0, channels, to, step: cut.pixel };
+        // SAFETY: the callers' pixels are inside the input, and the machine has `isa`; weights for
+        // rounded operands exist only where instructions round.
+        unsafe { pixels.copy(self.conv.isa, self.conv.algorithm.operands(), self.conv.words()) }
     }
 
     /// Copies the channels of a group of neighbouring pixels, in the form of the operands.
@@ -118,11 +187,44 @@ impl Direct<'_> {
             let data = SendPtr(products.as_mut_ptr());
             let order = Order::ChannelsLast { pitch: width };
             let input = &Side { data, order, channels: width, plane: count };
-            let channels = 0..width;
-            let pixels = CopyPixels { input, image: 0, pixel: 0, channels, to, step: cut.pixel };
-            // SAFETY: as many pixels are in `products`; weights for rounded operands exist only
-            // where instructions round.
-            unsafe { pixels.copy(isa, operands, self.conv.words()) }
+            self.copy_group(cut, input, to);
         });
+    }
+}
+
+/// Returns all pairs of numbers below two limits, the second of which changes fastest.
+fn pairs(first: usize, second: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..first).flat_map(move |i| (0..second).map(move |j| (i, j)))
+}
+
+/// Copies elements of planes that lie a distance apart next to each other.
+struct Compact<'a> {
+    /// First element of the first plane.
+    from: *const f32,
+    /// Distance of planes.
+    plane: usize,
+    /// Distance of the elements.
+    distance: usize,
+    /// Rows of `pixels` elements, one for each plane.
+    rows: &'a mut [f32],
+    pixels: usize,
+}
+
+impl Body for Compact<'_> {
+    type Out = ();
+
+    /// Copies the elements of all planes.
+    ///
+    /// # Safety
+    ///
+    /// As many elements must be readable in each plane.
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Compact { from, plane, distance, rows, pixels } = self;
+        for (c, row) in rows.chunks_exact_mut(pixels).enumerate() {
+            let from = from.wrapping_add(c * plane);
+            // SAFETY: the caller's promise.
+            unsafe { copy_every(from, distance, row) };
+        }
     }
 }

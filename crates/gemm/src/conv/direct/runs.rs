@@ -63,12 +63,15 @@ impl Direct<'_> {
         let g = &self.conv.geometry;
         let (words, pieces, taps) = (self.conv.words(), self.pieces(), g.taps());
         let [_, in_h, in_w] = self.in_dims;
-        let (line, slice) = if cut.source == Source::Rows {
-            // A copy has the slices and rows that the kernel meets.
-            let line = g.extent(2, cut.cols) * cut.pixel;
-            (line, g.extent(1, cut.rows) * line)
+        // Distances in floats of neighbouring taps along each axis.
+        let distances = if cut.source == Source::Rows {
+            // A copy has the slices, rows and columns that the kernel meets.
+            let [rows, cols] = self.footprints(cut.rows, cut.cols);
+            let line = cols.len() * cut.pixel;
+            [rows.len() * line, rows.tap * line, cols.tap * cut.pixel]
         } else {
-            (in_w * cut.pixel, in_h * in_w * cut.pixel * g.dilations[0])
+            let line = in_w * cut.pixel;
+            [g.dilations[0] * in_h * line, g.dilations[1] * line, g.dilations[2] * cut.pixel]
         };
         // Whole taps to a chain, or parts of one, all of about the same length.
         let chains = (taps * words).div_ceil(self.chain()).max(1);
@@ -77,7 +80,7 @@ impl Direct<'_> {
         for tap in 0..taps {
             let (row, kw) = (tap / g.kernel[2], tap % g.kernel[2]);
             let (kd, kh) = (row / g.kernel[1], row % g.kernel[1]);
-            let at = kd * slice + kh * g.dilations[1] * line + kw * g.dilations[2] * cut.pixel;
+            let at = kd * distances[0] + kh * distances[1] + kw * distances[2];
             for piece in 0..pieces {
                 let part = split_even(words, pieces, piece);
                 list.add(Steps { offset: at + part.start, count: part.len() });

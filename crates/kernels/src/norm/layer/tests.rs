@@ -1,6 +1,7 @@
 //! Against the definition in f64, on every instruction set.
 
 use half::{bf16, f16};
+use sardonyx_simd::number::Arith;
 use sardonyx_simd::{Exec, Isa, Pool};
 
 use super::*;

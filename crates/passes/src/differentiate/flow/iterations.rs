@@ -86,7 +86,9 @@ impl Ways {
 }
 
 /// Adds the backward pass through a `Scan`. Returns the values that it reads, with their gradients.
-pub(super) fn scanned(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, ValueId)>, Refusal> {
+pub(super) fn reverse_scan(
+    back: &mut FlowBack<'_, '_>,
+) -> Result<Vec<(ValueId, ValueId)>, Refusal> {
     let states = back.flow.states;
     let inputs: Vec<Option<ValueId>> = back.model().inputs(back.flow.node).collect();
     let of_inputs = Ways::of(back, "scan_input", inputs.len() - states);
@@ -143,7 +145,9 @@ pub(super) fn scanned(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, Value
 }
 
 /// Adds the backward pass through a `Loop`. Returns the values that it reads, with their gradients.
-pub(super) fn repeated(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, ValueId)>, Refusal> {
+pub(super) fn reverse_loop(
+    back: &mut FlowBack<'_, '_>,
+) -> Result<Vec<(ValueId, ValueId)>, Refusal> {
     let states = back.flow.states;
     let parts = Parts::new(back);
     // The number of iterations is the length of the stacked iteration numbers.

@@ -352,7 +352,7 @@ mod tests {
         different
     }
 
-    /// SHAPE-16
+    /// Checks SHAPE-16.
     #[test]
     fn a_node_of_each_row_shows_the_difference() {
         let shown: Vec<(String, u32)> = SHOWN.iter().flat_map(|text| different(text)).collect();

@@ -28,8 +28,6 @@ class SessionOptions:
         """Sets an option. Raises `AttributeError` for an unknown name and `TypeError` for a value of
         another type.
         """
-    def _warnings(self) -> list[str]:
-        """Returns warnings about options that are set and have no effect."""
     def _add_entry(self, key: str, value: str) -> None:
         """Sets a configuration entry of the session."""
     def _entry(self, key: str) -> str:

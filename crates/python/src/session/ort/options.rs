@@ -82,11 +82,6 @@ impl SessionOptions {
         set.map_err(|error| PyTypeError::new_err(error.message))
     }
 
-    /// Returns warnings about options that are set and have no effect.
-    fn _warnings(&self) -> Vec<String> {
-        self.lock_options().warnings()
-    }
-
     /// Sets a configuration entry of the session.
     fn _add_entry(&self, key: String, value: OsString) {
         self.lock_options().values.add_entry(key, value);

@@ -1,4 +1,4 @@
-//! GridSample: images read at the places that a grid names.
+//! GridSample: samples images at the coordinates of a grid.
 
 use std::marker::PhantomData;
 
@@ -12,7 +12,7 @@ use crate::ops::math::for_element;
 use crate::ops::tensor::moves::{Movement, copy_strided, move_elements};
 use crate::scratch::Scratch;
 
-/// `GridSample`
+/// Binds `GridSample`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let invalid = |name: &str, word: &str| {
         Err(BindError::Invalid(format!("attribute '{name}' must not be \"{word}\"")))
@@ -41,7 +41,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     )
 }
 
-/// What is read from where.
+/// Sampling coordinates and sizes.
 struct Places {
     images: usize,
     channels: usize,
@@ -49,12 +49,12 @@ struct Places {
     sizes: Dims,
     /// Dimensions of the output.
     dims: Dims,
-    /// Coordinates of elements, `[images, places, axes]`.
+    /// Coordinates of samples, `[images, places, axes]`.
     at: Scratch<f64>,
 }
 
 impl Places {
-    fn of(call: &Call<'_>, how: Reading) -> Result<Places, KernelError> {
+    fn new(call: &Call<'_>, how: Reading) -> Result<Places, KernelError> {
         let (x, grid) = (call.tensor(0)?.dims(), call.tensor(1)?.dims());
         let (&[images, channels, ref sizes @ ..], &[grid_images, ref places @ .., axes]) =
             (x, grid)
@@ -64,7 +64,8 @@ impl Places {
         if sizes.is_empty() || grid.len() != x.len() || grid_images != images || axes != sizes.len()
         {
             fail!(
-                "the grid {grid:?} does not match the input {x:?}: it must have rank {}, at least 3, start with {images} and end with {}",
+                "the grid {grid:?} does not match the input {x:?}: it must have rank {}, at least 3, start with \
+                 {images} and end with {}",
                 x.len(),
                 sizes.len()
             );
@@ -83,12 +84,12 @@ impl Places {
         Ok(Places { images, channels, sizes: sizes.into(), dims, at })
     }
 
-    /// Places in each image.
+    /// Returns the number of samples in each image.
     fn count(&self) -> usize {
         self.dims[2..].iter().product()
     }
 
-    /// Elements of a channel.
+    /// Returns the number of elements of a channel.
     fn image(&self) -> usize {
         self.sizes.iter().product()
     }
@@ -105,17 +106,17 @@ fn coordinates<G: FloatLoops + Element>(
     Ok(at)
 }
 
-/// Elements as they are, whatever the type.
+/// Takes the nearest element, of any type.
 struct Nearest(Reading);
 
 impl Kernel for Nearest {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, places) = (call.exec.pool, Places::of(call, self.0)?);
+        let (pool, places) = (call.exec.pool, Places::new(call, self.0)?);
         let mut elements = call.scratch::<usize>(places.images * places.count())?;
         grid::nearest(pool, self.0, &places.sizes, &places.at, &mut elements)?;
         let data = call.tensor(0)?.clone();
         let sizes = [places.images, places.channels, places.image(), places.count()];
-        move_elements(call, 0, &places.dims, &[data], &Elements { sizes, elements: &elements })
+        move_elements(call, 0, &places.dims, &[data], &GridElements { sizes, elements: &elements })
     }
 
     fn describe(&self) -> String {
@@ -123,12 +124,12 @@ impl Kernel for Nearest {
     }
 }
 
-struct Elements<'a> {
+struct GridElements<'a> {
     sizes: [usize; 4],
     elements: &'a [usize],
 }
 
-impl Movement for Elements<'_> {
+impl Movement for GridElements<'_> {
     fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
@@ -154,7 +155,7 @@ impl<T: Blended> Kernel for Interpolated<T> {
                 self.how.between
             );
         }
-        let places = Places::of(call, self.how)?;
+        let places = Places::new(call, self.how)?;
         T::read(call, self.how, &places)
     }
 
@@ -163,7 +164,7 @@ impl<T: Blended> Kernel for Interpolated<T> {
     }
 }
 
-/// Elements between which something is computed.
+/// Element types that can be interpolated.
 trait Blended: Element {
     fn read(call: &mut Call<'_>, how: Reading, places: &Places) -> Result<(), KernelError>;
 }
@@ -184,7 +185,7 @@ macro_rules! as_they_are {
 
 as_they_are!(f32 f64);
 
-/// Reads from elements that were turned into floats, `parts` of each, into memory for as many.
+/// Samples elements that were converted to floats, `parts` of each, into new memory.
 fn read_reals<R: ResizeLoops + bytemuck::Pod>(
     call: &Call<'_>,
     how: Reading,
@@ -199,7 +200,7 @@ fn read_reals<R: ResizeLoops + bytemuck::Pod>(
     Ok(y)
 }
 
-/// Integers are truncated in the end.
+/// Integers are truncated at the end.
 macro_rules! as_reals {
     ($($t:ty)*) => { $(
         impl Blended for $t {
@@ -217,7 +218,7 @@ macro_rules! as_reals {
 
 as_reals!(half::f16 half::bf16 i8 i16 i32 i64 u8 u16 u32 u64);
 
-/// True is 1, and what is not 0 in the end is true.
+/// Samples booleans as 0 and 1; a result other than 0 is true.
 impl Blended for Bool8 {
     fn read(call: &mut Call<'_>, how: Reading, places: &Places) -> Result<(), KernelError> {
         let x = call.slice::<Bool8>(0)?;
@@ -230,7 +231,7 @@ impl Blended for Bool8 {
     }
 }
 
-/// Both parts, as if they were channels.
+/// Samples the parts of complex numbers like channels.
 macro_rules! by_parts {
     ($($t:ty: $part:ty;)*) => { $(
         impl Blended for $t {
@@ -268,7 +269,10 @@ mod tests {
     use super::*;
     use crate::ops::testing::{run, tensor};
 
-    fn given(mode: &'static str, padding: &'static str) -> [(&'static str, AttrValue<'static>); 2] {
+    fn make_attributes(
+        mode: &'static str,
+        padding: &'static str,
+    ) -> [(&'static str, AttrValue<'static>); 2] {
         [("mode", AttrValue::from(mode)), ("padding_mode", AttrValue::from(padding))]
     }
 
@@ -283,11 +287,19 @@ mod tests {
         macro_rules! of {
             ($number:expr) => {{
                 let x = tensor(&[1, 1, 1, 2], &[2u8, 4].map($number));
-                let found =
-                    run("GridSample", &given("linear", "zeros"), &[Some(&x), Some(&grid())], 1);
+                let found = run(
+                    "GridSample",
+                    &make_attributes("linear", "zeros"),
+                    &[Some(&x), Some(&grid())],
+                    1,
+                );
                 assert_eq!(found.unwrap()[0], tensor(&dims, &[2u8, 3, 4, 0].map($number)));
-                let found =
-                    run("GridSample", &given("nearest", "border"), &[Some(&x), Some(&grid())], 1);
+                let found = run(
+                    "GridSample",
+                    &make_attributes("nearest", "border"),
+                    &[Some(&x), Some(&grid())],
+                    1,
+                );
                 assert_eq!(found.unwrap()[0], tensor(&dims, &[2u8, 2, 4, 4].map($number)));
             }};
         }
@@ -307,16 +319,16 @@ mod tests {
         of!(|x| Complex128 { re: 0.0, im: f64::from(x) });
         let x = tensor(&[1, 1, 1, 2], &[0, 9].map(Bool8));
         let inputs = [Some(&x), Some(&grid())];
-        let found = run("GridSample", &given("linear", "zeros"), &inputs, 1).unwrap();
+        let found = run("GridSample", &make_attributes("linear", "zeros"), &inputs, 1).unwrap();
         assert_eq!(found[0], tensor(&dims, &[0, 1, 1, 0].map(Bool8)));
         let strings = |dims: &[usize], texts: &[&str]| {
             Tensor::from_strings(dims, texts.iter().collect::<StringArray>()).unwrap()
         };
         let x = strings(&[1, 1, 1, 2], &["a", "b"]);
         let inputs = [Some(&x), Some(&grid())];
-        let found = run("GridSample", &given("nearest", "zeros"), &inputs, 1).unwrap();
+        let found = run("GridSample", &make_attributes("nearest", "zeros"), &inputs, 1).unwrap();
         assert_eq!(found[0], strings(&dims, &["a", "a", "b", ""]));
-        let found = run("GridSample", &given("cubic", "zeros"), &inputs, 1);
+        let found = run("GridSample", &make_attributes("cubic", "zeros"), &inputs, 1);
         assert_eq!(found.unwrap_err(), "type not implemented: string");
     }
 
@@ -331,12 +343,13 @@ mod tests {
             tensor(&[1, 2, 1, 2], &places.map(bf16::from_f32)),
         ] {
             let inputs = [Some(&x), Some(&grid)];
-            let found = run("GridSample", &given("linear", "reflection"), &inputs, 1).unwrap();
+            let found =
+                run("GridSample", &make_attributes("linear", "reflection"), &inputs, 1).unwrap();
             assert_eq!(found[0], tensor(&[1, 2, 2, 1], &[1f32, 2.0, 3.0, 4.0]));
         }
         // Without places there is nothing to read, and so no image is needed.
         let inputs = [Some(&tensor(&[1, 2, 0], &[0f32; 0])), Some(&tensor(&[1, 0, 1], &[0f32; 0]))];
-        let found = run("GridSample", &given("linear", "border"), &inputs, 1).unwrap();
+        let found = run("GridSample", &make_attributes("linear", "border"), &inputs, 1).unwrap();
         assert_eq!(found[0].dims(), [1, 2, 0]);
     }
 
@@ -346,7 +359,8 @@ mod tests {
         let (x, grid) = (tensor::<f32>(&[1, 0, 0, 2], &[]), tensor(&[1, 1, 1, 2], &[9f32; 2]));
         for mode in ["nearest", "linear", "cubic"] {
             for padding in ["zeros", "border", "reflection"] {
-                let found = run("GridSample", &given(mode, padding), &[Some(&x), Some(&grid)], 1);
+                let found =
+                    run("GridSample", &make_attributes(mode, padding), &[Some(&x), Some(&grid)], 1);
                 assert_eq!(found.unwrap()[0].dims(), [1, 0, 1, 1], "{mode} {padding}");
             }
         }
@@ -370,7 +384,8 @@ mod tests {
         ];
         for (x, grid, refusal) in rows {
             let inputs = [Some(&zeros(x)), Some(&zeros(grid))];
-            let found = run("GridSample", &given("cubic", "zeros"), &inputs, 1).unwrap_err();
+            let found =
+                run("GridSample", &make_attributes("cubic", "zeros"), &inputs, 1).unwrap_err();
             assert!(found.contains(refusal), "{found}");
         }
         let inputs = [Some(&zeros(&[1, 1, 1, 1])), Some(&grid())];
@@ -378,7 +393,7 @@ mod tests {
             ("bilinear", "zeros", "attribute 'mode' must not be \"bilinear\""),
             ("linear", "edge", "attribute 'padding_mode' must not be \"edge\""),
         ] {
-            let found = run("GridSample", &given(mode, padding), &inputs, 1);
+            let found = run("GridSample", &make_attributes(mode, padding), &inputs, 1);
             assert_eq!(found.unwrap_err(), refusal);
         }
     }

@@ -1,7 +1,7 @@
-//! ImageDecoder: the pixels of an encoded image, which the decoder of the session decodes.
+//! ImageDecoder: decodes an image with the decoder of the session.
 //!
-//! An image that cannot be decoded is an error, as in the reference implementation. The text of the
-//! standard would have an empty matrix, which a model would go on with unseen.
+//! An image that cannot be decoded is an error, as in the reference implementation. The standard's
+//! text asks for an empty matrix, with which a model would continue silently.
 
 use std::sync::Arc;
 
@@ -16,21 +16,22 @@ struct Decode {
     format: PixelFormat,
 }
 
-/// `ImageDecoder`
+/// Binds `ImageDecoder`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let formats = [
         ("RGB", PixelFormat::Rgb),
         ("BGR", PixelFormat::Bgr),
         ("Grayscale", PixelFormat::Grayscale),
     ];
-    let format = site.named("pixel_format", &formats)?;
+    let format = site.find_named("pixel_format", &formats)?;
     match site.elem(0)? {
         DataType::Uint8 => {}
         elem => return site.unsupported_type(elem),
     }
     let Some(decoder) = site.images.cloned() else {
         return Err(BindError::Unsupported(
-            "the session has no image decoder: this build of Sardonyx is without the feature 'images' (Rust: SessionBuilder::image_decoder sets one)"
+            "the session has no image decoder: this build of Sardonyx is without the feature 'images' (Rust: \
+             SessionBuilder::image_decoder sets one)"
                 .to_string(),
         ));
     };
@@ -151,7 +152,8 @@ mod tests {
         let error = run("ImageDecoder", &[], &[Some(&few)], 1).unwrap_err();
         assert_eq!(
             error,
-            "the session has no image decoder: this build of Sardonyx is without the feature 'images' (Rust: SessionBuilder::image_decoder sets one)"
+            "the session has no image decoder: this build of Sardonyx is without the feature 'images' (Rust: \
+             SessionBuilder::image_decoder sets one)"
         );
     }
 }

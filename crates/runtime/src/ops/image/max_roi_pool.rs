@@ -12,14 +12,14 @@ use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
 
 struct MaxRoiPool<T> {
-    /// Rows and columns of cells.
+    /// Numbers of rows and columns of cells.
     cells: [usize; 2],
-    /// From coordinates of regions to those of elements.
+    /// Factor from coordinates of regions to those of elements.
     scale: f32,
     elements: PhantomData<fn() -> T>,
 }
 
-/// `MaxRoiPool`
+/// Binds `MaxRoiPool`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let shape = site.ints("pooled_shape").unwrap_or_default();
     let sizes: Vec<usize> = shape
@@ -36,7 +36,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 impl<T: Element + FloatLoops> MaxRoiPool<T> {
-    /// A region `[image, x1, y1, x2, y2]` in elements.
+    /// Converts a region to `[image, x1, y1, x2, y2]` in elements.
     fn region(
         &self,
         index: usize,

@@ -11,7 +11,7 @@ struct NonMaxSuppression {
     centered: bool,
 }
 
-/// `NonMaxSuppression`
+/// Binds `NonMaxSuppression`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let centered = match site.need_int("center_point_box")? {
         0 => false,
@@ -40,7 +40,7 @@ impl Kernel for NonMaxSuppression {
                 "boxes {box_dims:?} and scores {score_dims:?} differ in batch or number of boxes"
             );
         }
-        // Below zero is none, as in the reference.
+        // A negative number means none, as in the reference.
         let most = usize::try_from(limit(call, 2, 0i64)?).unwrap_or(0).min(count);
         let overlap = limit(call, 3, 0f32)?;
         if !(0.0..=1.0).contains(&overlap) {
@@ -48,7 +48,7 @@ impl Kernel for NonMaxSuppression {
         }
         let score = if call.has_input(4) { Some(limit(call, 4, 0f32)?) } else { None };
         if most == 0 {
-            // Without boxes there may be more classes than memory has room for.
+            // Without boxes, the number of classes is not bounded by memory.
             call.output_slice::<i64>(0, &[0, 3])?;
             return Ok(());
         }
@@ -58,7 +58,7 @@ impl Kernel for NonMaxSuppression {
         let mut kept = call.scratch::<i64>(batch * classes * most)?;
         let mut counts = call.scratch::<usize>(batch * classes)?;
         let (exec, how) = (call.exec, Suppression { overlap, score });
-        // An order of all boxes, for each thread.
+        // Each thread sorts all boxes.
         let orders = exec.pool.threads().min(batch * classes).saturating_mul(count);
         call.reserve(orders.saturating_mul(size_of::<[u64; 2]>()))?;
         suppress(exec, how, [batch, classes, count], &boxes, scores, &mut kept, &mut counts)?;
@@ -96,8 +96,8 @@ mod tests {
         let scores = tensor(&[1, 2, 3], &[0.5f32, 0.5, 0.75, 0.1, 0.9, f32::NAN]);
         let one = |x: f32| tensor(&[], &[x]);
         // (most, overlap, least score, rows of class and box)
-        type Row = (i64, f32, Option<f32>, &'static [[i64; 2]]);
-        let rows: [Row; 7] = [
+        type SuppressionRow = (i64, f32, Option<f32>, &'static [[i64; 2]]);
+        let rows: [SuppressionRow; 7] = [
             (3, 0.5, None, &[[0, 2], [0, 0], [1, 1], [1, 2]]),
             (3, 1.0, None, &[[0, 2], [0, 0], [0, 1], [1, 1], [1, 0], [1, 2]]),
             (3, 1.0, Some(0.5), &[[0, 2], [1, 1]]),

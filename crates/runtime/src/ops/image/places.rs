@@ -1,20 +1,20 @@
-//! Where the elements of an output of Resize lie in its input, and which inputs make them up.
+//! Coordinates of output elements of Resize in the input, and the weights of their neighbours.
 //!
-//! One axis at a time, in double precision: the standard defines coordinates without saying in
-//! which precision, and the reference evaluator computes them in this one. Only a place that is the
-//! quotient of an index by a scale is rounded to single precision before it decides on an element.
-//! Where the standard divides by the length of the output, cases of its test suite divide by the
-//! length times the scale, which may have a fraction, and so is done here.
+//! Works on one axis at a time, in double precision: the standard defines coordinates without a
+//! precision, and the reference evaluator computes them in double. Only a coordinate that is the
+//! quotient of an index by a scale is rounded to single precision before it selects an element.
+//! Where the standard divides by the length of the output, its test suite divides by the input's
+//! length times the scale, which may have a fraction; so does this.
 
 use sardonyx_kernels::copy::NOWHERE;
 use sardonyx_kernels::resize::cubic_weight;
 
 use crate::error::BindError;
 
-/// Limit below which single precision tells a place between two elements from both of them.
+/// Limit: coordinate from which on single precision cannot represent halves between elements.
 const LARGEST_SINGLE: f64 = 4_194_304.0;
 
-/// How coordinates of the output become coordinates of the input.
+/// Formula from coordinates of the output to coordinates of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transform {
     HalfPixel,
@@ -22,10 +22,10 @@ pub(super) enum Transform {
     PytorchHalfPixel,
     AlignCorners,
     Asymmetric,
-    /// What version 11 has for the nearest element: half an element after `HalfPixel`. An axis of
-    /// scale 1 stays as it is: channels are not mixed.
+    /// `tf_half_pixel_for_nn` of version 11: half an element after `HalfPixel`. An axis of scale 1
+    /// is not shifted, so that channels are not mixed.
     HalfPixelForNearest,
-    /// The region of interest is what fills the output.
+    /// The region of interest fills the output.
     CropAndResize,
 }
 
@@ -47,7 +47,7 @@ impl Transform {
     }
 }
 
-/// Which of its two neighbours a place takes.
+/// Rule that selects one of the two neighbours of a coordinate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Nearest {
     RoundPreferFloor,
@@ -70,20 +70,19 @@ impl Nearest {
     }
 }
 
-/// A weighted sum of neighbours.
+/// Interpolation as a weighted sum of neighbours.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Blend {
-    /// `None` for linear interpolation, else the parameter of the cubic.
+    /// Parameter of the cubic; `None` for linear interpolation.
     pub(super) cubic: Option<f64>,
-    /// Whether the neighbourhood grows where the output is smaller.
+    /// Whether the neighbourhood grows for outputs smaller than the input.
     pub(super) antialias: bool,
-    /// Whether neighbours outside of the input have no weight. Else they are the element at the
-    /// edge.
+    /// Whether neighbours outside of the input have no weight. Otherwise they repeat the edge.
     pub(super) exclude_outside: bool,
 }
 
 impl Blend {
-    /// The weight of a neighbour at a distance, in elements.
+    /// Returns the weight of a neighbour at a distance in elements.
     fn weight(&self, distance: f64) -> f64 {
         match self.cubic {
             None => (1.0 - distance.abs()).max(0.0),
@@ -91,7 +90,7 @@ impl Blend {
         }
     }
 
-    /// By how much distances shrink, and the number of neighbours, which is even.
+    /// Returns the factor by which distances shrink, and the number of neighbours, which is even.
     fn reach(&self, scale: f64) -> (f64, usize) {
         let radius = if self.cubic.is_some() { 2.0 } else { 1.0 };
         let shrink = if self.antialias { scale.min(1.0) } else { 1.0 };
@@ -99,21 +98,21 @@ impl Blend {
     }
 }
 
-/// An axis that changes, or does not.
+/// Axis of the input and the output.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Axis {
     pub(super) len: usize,
     pub(super) out: usize,
-    /// The scale in formulas with sizes.
+    /// Scale in formulas with sizes.
     pub(super) scale: f64,
-    /// The scale as it is stored, by which an index alone is divided.
+    /// Scale as stored in the file, for formulas that divide an index alone.
     pub(super) stored: f64,
-    /// The part of the axis that fills the output, of a length of 1.
+    /// Part of the axis that fills the output, as fractions of the length.
     pub(super) region: (f64, f64),
 }
 
 impl Axis {
-    /// The coordinate in the input, `None` for one outside of it.
+    /// Returns the coordinate in the input; `None` outside of it.
     fn place(&self, transform: Transform, at: usize) -> Option<f64> {
         let at = at as f64;
         let (last, width) = (self.len as f64 - 1.0, self.scale * self.len as f64);
@@ -122,10 +121,11 @@ impl Axis {
             Transform::HalfPixel => half(at),
             Transform::HalfPixelSymmetric => {
                 let excess = 1.0 - self.out as f64 / width;
-                // In the order of the reference: a place on an element stays on it.
+                // Evaluated in the order of the reference, so that a coordinate on an element stays
+                // on it.
                 self.len as f64 / 2.0 * excess + (at + 0.5) / self.scale - 0.5
             }
-            // So the standard says. The reference takes -0.5, where a cubic is not the same.
+            // Follows the standard. The reference uses -0.5, which differs for a cubic.
             Transform::PytorchHalfPixel if self.out == 1 => 0.0,
             Transform::PytorchHalfPixel => half(at),
             Transform::AlignCorners if width == 1.0 => 0.0,
@@ -146,25 +146,26 @@ impl Axis {
         })
     }
 
-    /// The element before a place and the distance from it, which is above 0 and at most 1.
+    /// Splits a coordinate into the element before it and the distance from that, above 0 and at
+    /// most 1.
     fn split(place: f64) -> (i64, f64) {
         let before = place.ceil() - 1.0;
         (before as i64, place - before)
     }
 
-    fn clamped(&self, index: i64) -> usize {
+    fn clamp_index(&self, index: i64) -> usize {
         usize::try_from(index).map_or(0, |index| index.min(self.len - 1))
     }
 
-    /// For each output the index of its element.
+    /// Fills a table with the index of the input element of each output.
     pub(super) fn indices(&self, transform: Transform, nearest: Nearest, table: &mut [usize]) {
         for (at, index) in table.iter_mut().enumerate() {
             let Some(mut place) = self.place(transform, at) else {
                 *index = NOWHERE;
                 continue;
             };
-            // Element 7 of an axis that shrinks by 0.7 is element 10, although the float that a
-            // file holds for 0.7 is smaller. ONNX Runtime rounds like this, too.
+            // Single precision: element 7 of an axis shrunk by 0.7 is element 10, although the
+            // file's float is below 0.7. ONNX Runtime rounds like this, too.
             if transform == Transform::Asymmetric && place < LARGEST_SINGLE {
                 place = f64::from(place as f32);
             }
@@ -176,17 +177,17 @@ impl Axis {
                 Nearest::Floor => false,
                 Nearest::Ceil => true,
             };
-            *index = self.clamped(before.saturating_add(i64::from(takes_next)));
+            *index = self.clamp_index(before.saturating_add(i64::from(takes_next)));
         }
     }
 
-    /// How many inputs make up an output at most.
+    /// Returns the maximum number of input elements of an output.
     pub(super) fn most_inputs(&self, blend: &Blend) -> usize {
         blend.reach(self.scale).1.min(self.len)
     }
 
-    /// The first input of an output, and how many there are; their weights are the first ones of
-    /// `weights`, which has room for as many as there may be.
+    /// Writes the weights of an output element to the front of `weights`, and returns its first
+    /// input element and their number.
     pub(super) fn blend(
         &self,
         transform: Transform,
@@ -200,7 +201,7 @@ impl Axis {
         let (shrink, reach) = blend.reach(self.scale);
         let (before, ratio) = Axis::split(place);
         let half = reach as i64 / 2;
-        // Far outside all neighbours are the element at the edge.
+        // Far outside, all neighbours are the edge element.
         let (low, high) = (-(reach as i64), (self.len + reach) as i64);
         let start = before.clamp(low, high) - half + 1;
         let neighbours = (start..start + reach as i64).zip(1 - half..).map(|(index, offset)| {
@@ -216,9 +217,9 @@ impl Axis {
         let first = start.clamp(0, (self.len - weights.len()) as i64) as usize;
         weights.fill(0.0);
         for (index, weight) in neighbours {
-            weights[self.clamped(index) - first] += weight / total;
+            weights[self.clamp_index(index) - first] += weight / total;
         }
-        // What has no weight is not read: it may be infinite.
+        // An element without weight is not read, as it may be infinite.
         let Some(low) = weights.iter().position(|weight| *weight != 0.0) else {
             return (0, 0);
         };

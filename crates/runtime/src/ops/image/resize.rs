@@ -13,13 +13,13 @@ use super::places::{Axis, Blend, Nearest, Transform};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::over_images::over_pixels;
-use crate::ops::nn::batch_normalization::wide;
+use crate::ops::nn::batch_normalization::widen_input;
 use crate::ops::tensor::moves::{Movement, copy_view, move_elements};
 use crate::ops::tensor::reshape::axes;
 use crate::program::Images;
 use crate::scratch::Scratch;
 
-/// Positions of operands.
+/// Position of the operand.
 const REGION: usize = 1;
 const SCALES: usize = 2;
 const SIZES: usize = 3;
@@ -28,12 +28,12 @@ struct Resize {
     elem: DataType,
     transform: Transform,
     method: Method,
-    /// The axes that change, if not all do.
+    /// Axes that change; `None` for all.
     axes: Option<Vec<i64>>,
     policy: Policy,
-    /// What stands where a place is outside of the input.
+    /// Value of outputs whose coordinate is outside of the input.
     outside: f32,
-    /// The same as an element, except of strings.
+    /// `outside` as an element; `None` for strings.
     outside_element: Option<Tensor>,
 }
 
@@ -43,7 +43,7 @@ enum Method {
     Blend(Blend),
 }
 
-/// What becomes of sizes that would change proportions.
+/// Policy for sizes that change proportions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Policy {
     Stretch,
@@ -51,16 +51,13 @@ enum Policy {
     NotSmaller,
 }
 
-/// `Resize`
+/// Binds `Resize`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let transform = site.string("coordinate_transformation_mode");
     bind_to(site, Transform::new(transform.as_deref())?)
 }
 
-/// The mode of `Resize` that only version 11 has.
-pub(crate) const FOR_NEAREST: &str = "tf_half_pixel_for_nn";
-
-/// `Resize` of version 11 with that mode.
+/// Binds `Resize` of version 11 with the mode [`FOR_NEAREST`](crate::ops::FOR_NEAREST).
 pub(crate) fn bind_for_nearest(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     bind_to(site, Transform::HalfPixelForNearest)
 }
@@ -107,10 +104,10 @@ fn bind_to(site: &Site<'_>, transform: Transform) -> Result<Box<dyn Kernel>, Bin
     Ok(Box::new(Resize { elem, transform, method, axes, policy, outside, outside_element }))
 }
 
-/// A number as an element of a type, rounded and saturated as interpolated elements are. Strings
-/// are empty instead.
+/// Converts a number to an element, rounded and saturated like interpolated elements; `None` for
+/// strings.
 fn element_of(elem: DataType, number: f32) -> Result<Option<Tensor>, BindError> {
-    // A cast of a float to an integer saturates.
+    // Casting a float to an integer saturates.
     let whole = number.round_ties_even();
     Ok(Some(match elem {
         DataType::String => return Ok(None),
@@ -126,7 +123,7 @@ fn element_of(elem: DataType, number: f32) -> Result<Option<Tensor>, BindError> 
     }))
 }
 
-/// The same axes with those of channels, which do not change, last.
+/// Moves the axis of channels, which does not change, to the end.
 fn pixels_of(mut axes: SmallVec<[Axis; 6]>, dims: &[usize]) -> SmallVec<[Axis; 6]> {
     let mut channels = axes.remove(1);
     if let Some(pitch) = dims.last() {
@@ -136,34 +133,39 @@ fn pixels_of(mut axes: SmallVec<[Axis; 6]>, dims: &[usize]) -> SmallVec<[Axis; 6
     axes
 }
 
-/// Images whose channels are certain to stay as they are.
+/// Returns the images whose channels certainly do not change.
 pub(crate) fn images(site: &Site<'_>) -> Images {
-    let keeps = || {
-        let shape = site.shape(0)?;
-        let channels = shape.get(1)?.known()?;
-        if let Some(axes) = site.ints("axes").filter(|axes| !axes.is_empty()) {
-            let rank = shape.len() as i64;
-            return Some(axes.iter().all(|axis| (axis + rank) % rank != 1));
-        }
-        let scales = site.constant(SCALES).filter(|scales| !scales.is_empty());
-        if let Some(scales) = scales.and_then(|scales| scales.to_vec::<f32>().ok()) {
-            return Some(scales.get(1) == Some(&1.0));
-        }
-        let sizes = site.constant(SIZES)?.to_vec::<i64>().ok()?;
-        let is_plain =
-            site.string("keep_aspect_ratio_policy").is_none_or(|policy| policy == "stretch");
-        Some(is_plain && sizes.get(1) == Some(&channels))
-    };
     let mode = site.string("coordinate_transformation_mode");
     let is_cropped = mode.as_deref() == Some("tf_crop_and_resize");
-    if !is_cropped && keeps() == Some(true) { Images::Alike { gain: 0 } } else { Images::Rows }
+    if !is_cropped && keeps_channels(site) == Some(true) {
+        Images::Alike { gain: 0 }
+    } else {
+        Images::Rows
+    }
+}
+
+/// Whether the number of channels stays; `None` if that is unknown.
+fn keeps_channels(site: &Site<'_>) -> Option<bool> {
+    let shape = site.shape(0)?;
+    let channels = shape.get(1)?.known()?;
+    if let Some(axes) = site.ints("axes").filter(|axes| !axes.is_empty()) {
+        let rank = shape.len() as i64;
+        return Some(axes.iter().all(|axis| (axis + rank) % rank != 1));
+    }
+    let scales = site.constant(SCALES).filter(|scales| !scales.is_empty());
+    if let Some(scales) = scales.and_then(|scales| scales.to_vec::<f32>().ok()) {
+        return Some(scales.get(1) == Some(&1.0));
+    }
+    let sizes = site.constant(SIZES)?.to_vec::<i64>().ok()?;
+    let is_plain = site.string("keep_aspect_ratio_policy").is_none_or(|policy| policy == "stretch");
+    Some(is_plain && sizes.get(1) == Some(&channels))
 }
 
 impl Kernel for Resize {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let x = call.tensor(0)?.clone();
         let axes = self.axes(call, x.dims())?;
-        if call.is_laid(0) {
+        if call.has_layout(0) {
             if let Method::Nearest(nearest) = self.method
                 && let Some(x) = call.pixels(0)?
             {
@@ -210,7 +212,7 @@ impl Resize {
         }
     }
 
-    /// What becomes of each axis of the input.
+    /// Computes the new size and scale of each axis.
     fn axes(&self, call: &Call<'_>, dims: &[usize]) -> Result<SmallVec<[Axis; 6]>, KernelError> {
         let whole = |len: &usize| Axis {
             len: *len,
@@ -246,7 +248,7 @@ impl Resize {
                 demand("sizes", sizes.len(), 1)?;
                 self.fit(&mut all, &changed, &sizes)?;
             }
-            // Nothing changes where there are no axes.
+            // Without axes, no axis changes.
             (false, false) if changed.is_empty() => {}
             (true, true) => fail!("both scales and sizes are given: remove one of them"),
             (false, false) => fail!("neither scales nor sizes are given"),
@@ -257,7 +259,7 @@ impl Resize {
                     "tf_crop_and_resize requires the input roi, with a start and an end for each axis"
                 );
             }
-            let region = wide(call, REGION)?;
+            let region = widen_input(call, REGION)?;
             demand("roi", region.len(), 2)?;
             if let Some(number) = region.iter().find(|number| !number.is_finite()) {
                 fail!("roi has the element {number}: starts and ends must be finite");
@@ -270,7 +272,7 @@ impl Resize {
         Ok(all)
     }
 
-    /// Gives axes the sizes that are wanted, or those that keep proportions.
+    /// Sets the sizes of axes as requested, or to keep proportions.
     fn fit(&self, all: &mut [Axis], changed: &[usize], sizes: &[i64]) -> Result<(), KernelError> {
         for (axis, size) in changed.iter().zip(sizes) {
             let Ok(size) = usize::try_from(*size) else {
@@ -282,7 +284,7 @@ impl Resize {
         }
         let scales = changed.iter().map(|axis| all[*axis].scale);
         let scale = match self.policy {
-            // A single axis has nothing to keep proportions with.
+            // A single axis has no proportions.
             _ if changed.len() < 2 => None,
             Policy::Stretch => None,
             Policy::NotLarger => scales.reduce(f64::min),
@@ -297,7 +299,7 @@ impl Resize {
         Ok(())
     }
 
-    /// Takes the nearest element, of any type.
+    /// Takes nearest elements of any type.
     fn pick(
         &self,
         call: &mut Call<'_>,
@@ -312,7 +314,7 @@ impl Resize {
         move_elements(call, 0, dims, &sources, &Picked { dims, axes, tables: &tables })
     }
 
-    /// Takes the nearest pixel of images whose channels come last, and stay as they are.
+    /// Takes nearest pixels of images with channels last, whose channels do not change.
     fn pick_pixels(
         &self,
         call: &mut Call<'_>,
@@ -335,7 +337,7 @@ impl Resize {
         Ok(())
     }
 
-    /// The indices of the nearest elements along each axis, one axis after the other.
+    /// Returns the indices of the nearest elements along each axis, concatenated.
     fn tables<'a>(
         &self,
         call: &Call<'_>,
@@ -353,7 +355,7 @@ impl Resize {
         Ok(tables)
     }
 
-    /// Interpolates elements of the type in which that is computed.
+    /// Interpolates elements of a type that sums are computed in.
     fn blend<R: ResizeLoops + Element + Pod>(
         &self,
         call: &mut Call<'_>,
@@ -372,7 +374,7 @@ impl Resize {
         Ok(())
     }
 
-    /// Interpolates pairs, each element of a pair by itself.
+    /// Interpolates pairs of numbers, each part by itself.
     fn blend_parts<R: ResizeLoops + Pod>(
         &self,
         call: &mut Call<'_>,
@@ -447,7 +449,7 @@ impl Resize {
 }
 
 impl Axis {
-    /// A factor that the input says.
+    /// Applies a scale factor of the input.
     fn enlarge(&mut self, scale: f32) -> Result<(), KernelError> {
         if !(scale > 0.0 && scale.is_finite()) {
             fail!("a scale must be positive, not {scale:?}");
@@ -470,7 +472,7 @@ impl Axis {
     }
 }
 
-/// Whether there is nothing to compute. An axis without elements cannot be made larger.
+/// Whether the output is empty. Fails if an empty axis would grow.
 fn is_empty(axes: &[Axis]) -> Result<bool, KernelError> {
     let outs: Dims = axes.iter().map(|axis| axis.out).collect();
     let is_empty = shape::elems(&outs)? == 0;
@@ -480,7 +482,7 @@ fn is_empty(axes: &[Axis]) -> Result<bool, KernelError> {
     Ok(is_empty)
 }
 
-/// The sum of sizes.
+/// Adds up sizes.
 fn total(dims: &[usize]) -> Result<usize, KernelError> {
     match dims.iter().try_fold(0usize, |sum, dim| sum.checked_add(*dim)) {
         Some(total) => Ok(total),
@@ -488,7 +490,7 @@ fn total(dims: &[usize]) -> Result<usize, KernelError> {
     }
 }
 
-/// Elements by a table for each axis.
+/// Selects elements by a table for each axis.
 struct Picked<'a> {
     dims: &'a [usize],
     axes: &'a [Axis],
@@ -496,7 +498,7 @@ struct Picked<'a> {
 }
 
 impl Picked<'_> {
-    /// How many axes there are before those at the end that stay as they are.
+    /// Returns the number of axes before the trailing ones that do not change.
     fn moving(&self) -> usize {
         let (mut end, mut moving) = (self.tables.len(), self.axes.len());
         for axis in self.axes.iter().rev() {
@@ -527,15 +529,15 @@ impl Movement for Picked<'_> {
     }
 }
 
-/// One pass over all elements for each axis that changes.
+/// Interpolation passes, one for each axis that changes.
 struct Passes<R> {
-    list: SmallVec<[Pass<R>; 4]>,
-    /// What lies between two passes.
+    list: SmallVec<[AxisPass<R>; 4]>,
+    /// Intermediate results between two passes.
     between: [Scratch<R>; 2],
 }
 
-struct Pass<R> {
-    /// Elements before the axis, on it, and after it.
+struct AxisPass<R> {
+    /// Numbers of elements before the axis, on it, and after it.
     dims: [usize; 3],
     first: Scratch<usize>,
     count: Scratch<usize>,
@@ -545,7 +547,7 @@ struct Pass<R> {
 }
 
 impl<R: ResizeLoops + Pod> Passes<R> {
-    /// Elements have `parts` numbers each.
+    /// Plans the passes for elements of `parts` numbers each.
     fn new(
         resize: &Resize,
         call: &Call<'_>,
@@ -553,11 +555,11 @@ impl<R: ResizeLoops + Pod> Passes<R> {
         blend: &Blend,
         parts: usize,
     ) -> Result<Passes<R>, KernelError> {
-        // Those that become smaller come first. Of equal ones the last: sums across rows, which are
-        // faster, are then those of more elements.
+        // Shrinking axes come first. Of equal ones the last comes first: its sums run over longer
+        // rows, which is faster.
         let mut order: SmallVec<[usize; 6]> = (0..axes.len()).rev().collect();
         let growth = |axis: &usize| axes[*axis].out as f64 / axes[*axis].len as f64;
-        // A stable sort of a few numbers that takes no memory.
+        // A stable sort of a few numbers that does not allocate.
         for sorted in 1..order.len() {
             let mut at = sorted;
             while at > 0 && growth(&order[at]) < growth(&order[at - 1]) {
@@ -566,14 +568,14 @@ impl<R: ResizeLoops + Pod> Passes<R> {
             }
         }
         let mut dims: Dims = axes.iter().map(|axis| axis.len).collect();
-        let mut list: SmallVec<[Pass<R>; 4]> = SmallVec::new();
+        let mut list: SmallVec<[AxisPass<R>; 4]> = SmallVec::new();
         for index in order {
             let around = [
                 shape::elems(&dims[..index])?,
                 dims[index],
                 shape::elems(&dims[index + 1..])?.saturating_mul(parts),
             ];
-            if let Some(pass) = Pass::new(resize, call, &axes[index], blend, around)? {
+            if let Some(pass) = AxisPass::new(resize, call, &axes[index], blend, around)? {
                 list.push(pass);
                 dims[index] = axes[index].out;
             }
@@ -587,7 +589,7 @@ impl<R: ResizeLoops + Pod> Passes<R> {
         Ok(Passes { list, between: [call.scratch(most)?, call.scratch(second)?] })
     }
 
-    /// There is at least one pass.
+    /// Runs the passes, at least one.
     fn run(&mut self, exec: &Exec<'_>, x: &[R], y: &mut [R]) -> Result<(), Ended> {
         let [mut next, mut last] = self.between.each_mut().map(|between| &mut between[..]);
         let (end, mut len) = (self.list.len() - 1, 0);
@@ -603,15 +605,15 @@ impl<R: ResizeLoops + Pod> Passes<R> {
     }
 }
 
-impl<R: ResizeLoops + Pod> Pass<R> {
-    /// `None` if every element stays where it is.
+impl<R: ResizeLoops + Pod> AxisPass<R> {
+    /// Plans the pass along one axis; `None` if no element moves.
     fn new(
         resize: &Resize,
         call: &Call<'_>,
         axis: &Axis,
         blend: &Blend,
         dims: [usize; 3],
-    ) -> Result<Option<Pass<R>>, KernelError> {
+    ) -> Result<Option<AxisPass<R>>, KernelError> {
         let transform = resize.transform;
         let is_cropped = transform == Transform::CropAndResize && axis.region != (0.0, 1.0);
         if axis.len == axis.out && axis.scale == 1.0 && !is_cropped {
@@ -632,11 +634,11 @@ impl<R: ResizeLoops + Pod> Pass<R> {
             Transform::CropAndResize => R::from_f64(f64::from(resize.outside)),
             _ => R::ZERO,
         };
-        Ok(Some(Pass { dims, first, count, weights, stride, outside }))
+        Ok(Some(AxisPass { dims, first, count, weights, stride, outside }))
     }
 
     fn taps(&self) -> Taps<'_, R> {
-        let Pass { first, count, weights, stride, outside, .. } = self;
+        let AxisPass { first, count, weights, stride, outside, .. } = self;
         Taps { first, count, weights, stride: *stride, outside: *outside }
     }
 }
@@ -648,19 +650,27 @@ mod tests {
 
     use crate::ops::testing::{run, tensor};
 
-    type Given<'a> = &'a [(&'static str, AttrValue<'static>)];
+    type ResizeAttributes<'a> = &'a [(&'static str, AttrValue<'static>)];
 
     fn word(word: &'static str) -> AttrValue<'static> {
         AttrValue::from(word)
     }
 
-    fn by(attributes: Given<'_>, x: &Tensor, scales: &[f32]) -> Result<Tensor, String> {
+    fn resize_by(
+        attributes: ResizeAttributes<'_>,
+        x: &Tensor,
+        scales: &[f32],
+    ) -> Result<Tensor, String> {
         let scales = tensor(&[scales.len()], scales);
         let found = run("Resize", attributes, &[Some(x), None, Some(&scales)], 1);
         found.map(|mut found| found.remove(0))
     }
 
-    fn to(attributes: Given<'_>, x: &Tensor, sizes: &[i64]) -> Result<Tensor, String> {
+    fn resize_to(
+        attributes: ResizeAttributes<'_>,
+        x: &Tensor,
+        sizes: &[i64],
+    ) -> Result<Tensor, String> {
         let sizes = tensor(&[sizes.len()], sizes);
         let found = run("Resize", attributes, &[Some(x), None, None, Some(&sizes)], 1);
         found.map(|mut found| found.remove(0))
@@ -676,7 +686,7 @@ mod tests {
             ($($one:expr, $two:expr, $three:expr;)*) => {$({
                 let x = tensor(&[3], &[$one, $two, $three]);
                 let expected = tensor(&[6], &[$one, $one, $two, $two, $three, $three]);
-                assert!(by(&floor, &x, &[2.0]).unwrap().bit_eq(&expected));
+                assert!(resize_by(&floor, &x, &[2.0]).unwrap().bit_eq(&expected));
             })*};
         }
         check! {
@@ -686,7 +696,7 @@ mod tests {
         let strings = |texts: &[&str]| {
             Tensor::from_strings([texts.len()], texts.iter().collect::<StringArray>()).unwrap()
         };
-        let found = by(&floor, &strings(&["a", "b"]), &[1.5]).unwrap();
+        let found = resize_by(&floor, &strings(&["a", "b"]), &[1.5]).unwrap();
         assert!(found.bit_eq(&strings(&["a", "a", "b"])));
     }
 
@@ -700,7 +710,7 @@ mod tests {
             ("floor", [1.0, 3.0]),
             ("ceil", [2.0, 4.0]),
         ] {
-            let found = by(&[("nearest_mode", word(mode))], &x, &[0.5]).unwrap();
+            let found = resize_by(&[("nearest_mode", word(mode))], &x, &[0.5]).unwrap();
             assert!(found.bit_eq(&tensor(&[2], &expected)), "{mode}: {found:?}");
         }
     }
@@ -716,7 +726,7 @@ mod tests {
             ("asymmetric", [1.0, 3.0]),
         ] {
             let given = [("mode", word("linear")), ("coordinate_transformation_mode", word(mode))];
-            let found = by(&given, &x, &[1.0, 0.5]).unwrap();
+            let found = resize_by(&given, &x, &[1.0, 0.5]).unwrap();
             assert!(found.bit_eq(&tensor(&[1, 2], &expected)), "{mode}: {found:?}");
         }
     }
@@ -725,17 +735,17 @@ mod tests {
     fn integers_pairs_and_narrow_floats_between_elements() {
         let linear = [("mode", word("linear")), ("axes", Ints(vec![-1].into()))];
         let x = tensor(&[1, 2], &[0u8, 255]);
-        let found = by(&linear, &x, &[2.0]).unwrap();
+        let found = resize_by(&linear, &x, &[2.0]).unwrap();
         assert!(found.bit_eq(&tensor(&[1, 4], &[0u8, 64, 191, 255])), "{found:?}");
         let x = tensor(&[1, 2], &[half::f16::ZERO, half::f16::ONE]);
-        let found = by(&linear, &x, &[2.0]).unwrap();
+        let found = resize_by(&linear, &x, &[2.0]).unwrap();
         let expected = [0.0, 0.25, 0.75, 1.0].map(half::f16::from_f32);
         assert!(found.bit_eq(&tensor(&[1, 4], &expected)), "{found:?}");
         // More is not more than the largest number.
         let cubic = [("mode", word("cubic"))];
-        let found = by(&cubic, &tensor(&[4], &[0i8, 0, 127, 127]), &[2.0]).unwrap();
+        let found = resize_by(&cubic, &tensor(&[4], &[0i8, 0, 127, 127]), &[2.0]).unwrap();
         assert_eq!(found.to_vec::<i8>().unwrap().iter().max(), Some(&127));
-        let found = by(&linear, &tensor(&[2], &[Bool8(1), Bool8(0)]), &[2.0]).unwrap_err();
+        let found = resize_by(&linear, &tensor(&[2], &[Bool8(1), Bool8(0)]), &[2.0]).unwrap_err();
         assert!(found.contains("mode nearest"), "{found}");
     }
 
@@ -745,7 +755,8 @@ mod tests {
         for (policy, expected) in
             [("stretch", [4, 4]), ("not_larger", [2, 4]), ("not_smaller", [4, 8])]
         {
-            let found = to(&[("keep_aspect_ratio_policy", word(policy))], &x, &[4, 4]).unwrap();
+            let found =
+                resize_to(&[("keep_aspect_ratio_policy", word(policy))], &x, &[4, 4]).unwrap();
             assert_eq!(found.dims(), expected, "{policy}");
         }
     }
@@ -771,19 +782,15 @@ mod tests {
     fn several_axes_in_several_passes() {
         // A plane stays a plane inside, whatever the order of the axes.
         let value = |z: f64, y: f64, x: f64| 100.0 * z + 10.0 * y + x;
-        let plane = |dims: [usize; 3]| -> Vec<f64> {
-            let at = |i: usize| [i / dims[2] / dims[1], i / dims[2] % dims[1], i % dims[2]];
-            let places = (0..dims.iter().product()).map(at);
-            places.map(|at| value(at[0] as f64, at[1] as f64, at[2] as f64)).collect()
-        };
-        let x = tensor(&[3, 4, 2], &plane([3, 4, 2]));
+        let plane = (0..24).map(|i| value((i / 8) as f64, (i / 2 % 4) as f64, (i % 2) as f64));
+        let x = tensor(&[3, 4, 2], &plane.collect::<Vec<f64>>());
         for mode in ["linear", "cubic"] {
             let given = [
                 ("mode", word(mode)),
                 ("coordinate_transformation_mode", word("align_corners")),
                 ("cubic_coeff_a", Float(-0.5)),
             ];
-            let found = to(&given, &x, &[5, 2, 3]).unwrap();
+            let found = resize_to(&given, &x, &[5, 2, 3]).unwrap();
             let found = found.to_vec::<f64>().unwrap();
             // Corners stay where they are.
             assert!((found[0] - value(0.0, 0.0, 0.0)).abs() < 1e-9, "{mode}");
@@ -799,20 +806,20 @@ mod tests {
     fn what_does_not_fit_is_said() {
         let x = tensor(&[2, 2], &[1f32, 2.0, 3.0, 4.0]);
         for (found, expected) in [
-            (by(&[], &x, &[2.0]), "scales has 1 elements for 2 axes"),
-            (by(&[], &x, &[2.0, -1.0]), "a scale must be positive, not -1.0"),
-            (by(&[], &x, &[2.0, f32::NAN]), "a scale must be positive, not NaN"),
-            (by(&[], &x, &[3e38, 3e38]), "too many"),
-            (to(&[], &x, &[2, -2]), "a size must not be negative, not -2 for axis 1"),
-            (by(&[("mode", word("best"))], &x, &[1.0, 1.0]), "unknown mode \"best\""),
-            (by(&[("antialias", Int(1))], &x, &[1.0, 1.0]), "mode linear or cubic"),
+            (resize_by(&[], &x, &[2.0]), "scales has 1 elements for 2 axes"),
+            (resize_by(&[], &x, &[2.0, -1.0]), "a scale must be positive, not -1.0"),
+            (resize_by(&[], &x, &[2.0, f32::NAN]), "a scale must be positive, not NaN"),
+            (resize_by(&[], &x, &[3e38, 3e38]), "too many"),
+            (resize_to(&[], &x, &[2, -2]), "a size must not be negative, not -2 for axis 1"),
+            (resize_by(&[("mode", word("best"))], &x, &[1.0, 1.0]), "unknown mode \"best\""),
+            (resize_by(&[("antialias", Int(1))], &x, &[1.0, 1.0]), "mode linear or cubic"),
         ] {
             let found = found.unwrap_err();
             assert!(found.contains(expected), "{found}");
         }
         let empty = tensor(&[0], &[0f32; 0]);
-        let refused = to(&[], &empty, &[2]).unwrap_err();
+        let refused = resize_to(&[], &empty, &[2]).unwrap_err();
         assert_eq!(refused, "axis 0 is empty and cannot be resized to 2");
-        assert_eq!(to(&[], &x, &[0, 7]).unwrap().dims(), [0, 7]);
+        assert_eq!(resize_to(&[], &x, &[0, 7]).unwrap().dims(), [0, 7]);
     }
 }

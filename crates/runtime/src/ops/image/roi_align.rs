@@ -18,7 +18,7 @@ struct Regions<T> {
     elements: PhantomData<fn() -> T>,
 }
 
-/// `RoiAlign`
+/// Binds `RoiAlign`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let size = |name: &str| -> Result<usize, BindError> {
         let size = site.need_int(name)?;
@@ -39,7 +39,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
             )));
         }
     };
-    // As in the reference, a number below 1 is that of about one sample per element.
+    // As in the reference, a ratio below 1 means about one sample per element.
     let sampling = usize::try_from(site.need_int("sampling_ratio")?).unwrap_or(0);
     let how = RoiAlign {
         value,
@@ -51,7 +51,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, floats, T => Regions::<T> { how, elements: PhantomData })
 }
 
-/// The elements of an input in the type in which they are interpolated.
+/// Converts an input to the type in which it is interpolated.
 fn reals<T: Element + Loops>(call: &Call<'_>, index: usize) -> Result<Scratch<T::Real>, KernelError>
 where
     T::Real: Pod,
@@ -92,7 +92,8 @@ where
         let samples = how.most_samples(&regions);
         if samples > MOST_SAMPLES {
             fail!(
-                "a cell of a region needs {samples} samples along an axis, more than {MOST_SAMPLES}: set sampling_ratio, or check rois and spatial_scale"
+                "a cell of a region needs {samples} samples along an axis, more than {MOST_SAMPLES}: set \
+                 sampling_ratio, or check rois and spatial_scale"
             );
         }
         let out: Dims = [numbers.len(), dims[1], cells[0], cells[1]].into_iter().collect();

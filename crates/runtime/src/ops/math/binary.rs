@@ -35,10 +35,10 @@ macro_rules! rows {
 }
 
 rows! {
-    lower_greater: Op, ordered, Compare::Greater;
-    lower_greater_or_equal: Op, ordered, Compare::GreaterOrEqual;
-    lower_less: Op, ordered, Compare::Less;
-    lower_less_or_equal: Op, ordered, Compare::LessOrEqual;
+    lower_greater: Op, compare_ordered, Compare::Greater;
+    lower_greater_or_equal: Op, compare_ordered, Compare::GreaterOrEqual;
+    lower_less: Op, compare_ordered, Compare::Less;
+    lower_less_or_equal: Op, compare_ordered, Compare::LessOrEqual;
     lower_and: Op, logical, Logic::And;
     lower_or: Op, logical, Logic::Or;
     lower_xor: Op, logical, Logic::Xor;
@@ -47,27 +47,27 @@ rows! {
     bind_bitwise_xor: Box<dyn Kernel>, bits, Bitwise::Xor;
 }
 
-/// `Add`
+/// Lowers `Add`.
 pub(crate) fn lower_add(site: &Site<'_>) -> Result<Op, BindError> {
     pointwise::binary(site, NUMERIC, Binary::Add)
 }
 
-/// `Sub`
+/// Lowers `Sub`.
 pub(crate) fn lower_sub(site: &Site<'_>) -> Result<Op, BindError> {
     pointwise::binary(site, NUMERIC, Binary::Sub)
 }
 
-/// `Mul`
+/// Lowers `Mul`.
 pub(crate) fn lower_mul(site: &Site<'_>) -> Result<Op, BindError> {
     pointwise::binary(site, NUMERIC, Binary::Mul)
 }
 
-/// `Div`
+/// Lowers `Div`.
 pub(crate) fn lower_div(site: &Site<'_>) -> Result<Op, BindError> {
     pointwise::binary(site, NUMERIC, Binary::Div)
 }
 
-fn ordered(site: &Site<'_>, op: Compare) -> Result<Op, BindError> {
+fn compare_ordered(site: &Site<'_>, op: Compare) -> Result<Op, BindError> {
     let elem = site.elem(0)?;
     if !NUMERIC.contains(&elem) {
         return site.unsupported_type(elem);
@@ -82,7 +82,7 @@ fn logical(site: &Site<'_>, op: Logic) -> Result<Op, BindError> {
     }
 }
 
-/// `Not`
+/// Lowers `Not`.
 pub(crate) fn lower_not(site: &Site<'_>) -> Result<Op, BindError> {
     match site.elem(0)? {
         DataType::Bool => {
@@ -98,14 +98,14 @@ fn truth(site: &Site<'_>, test: Test) -> Result<Op, BindError> {
     Ok(Op::Truth(Box::new(program::Truth { test, operands })))
 }
 
-/// The kernel of a test.
+/// Selects the kernel of a test.
 pub(crate) fn select_truth(site: &Site<'_>, test: Test) -> Result<Box<dyn Kernel>, BindError> {
     match test {
         Test::Compare(op, elem) => {
             for_element!(site, elem, numeric, T => Comparison::<T> { op, elements: PhantomData })
         }
         Test::Logic(op) => Ok(Box::new(Truth { op, negated: false })),
-        // They are equal if not exactly one of them is true, whatever their bytes.
+        // Equal unless exactly one is true; any byte other than 0 is true.
         Test::Same => Ok(Box::new(Truth { op: Logic::Xor, negated: true })),
         Test::Not => Ok(Box::new(Not)),
     }
@@ -115,7 +115,7 @@ fn bits(site: &Site<'_>, op: Bitwise) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, integers, T => Bits::<T> { op, elements: PhantomData })
 }
 
-/// `Mod`
+/// Lowers `Mod`.
 pub(crate) fn lower_mod(site: &Site<'_>) -> Result<Op, BindError> {
     let like_c = site.need_int("fmod")? != 0;
     pointwise::binary(site, NUMERIC, if like_c { Binary::Fmod } else { Binary::Mod })
@@ -131,7 +131,7 @@ const BASES: &[DataType] = &[
     DataType::Int64,
 ];
 
-/// `Pow`: a function of elements of one type, unless the exponents have another.
+/// Lowers `Pow`: pointwise if bases and exponents have one type, else opaque.
 pub(crate) fn lower_pow(site: &Site<'_>) -> Result<Op, BindError> {
     if site.elem(0)? == site.elem(1)? {
         pointwise::binary(site, BASES, Binary::Pow)
@@ -140,7 +140,7 @@ pub(crate) fn lower_pow(site: &Site<'_>) -> Result<Op, BindError> {
     }
 }
 
-/// `Pow` whose exponents have another type.
+/// Binds `Pow` with exponents of another type.
 pub(crate) fn bind_pow(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let exponent = site.elem(1)?;
     let implemented = match exponent.bits() {
@@ -156,7 +156,7 @@ pub(crate) fn bind_pow(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     )
 }
 
-/// `BitShift`
+/// Binds `BitShift`.
 pub(crate) fn bind_bit_shift(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     match site.string("direction").as_deref() {
         Some("LEFT") => bits(site, Bitwise::ShiftLeft),
@@ -168,21 +168,21 @@ pub(crate) fn bind_bit_shift(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErr
     }
 }
 
-/// `Equal` of anything but strings.
+/// Lowers `Equal` of any type except strings.
 pub(crate) fn lower_equal(site: &Site<'_>) -> Result<Op, BindError> {
     match site.elem(0)? {
         DataType::Bool => truth(site, Test::Same),
         DataType::String => Ok(Op::opaque(site)),
-        _ => ordered(site, Compare::Equal),
+        _ => compare_ordered(site, Compare::Equal),
     }
 }
 
-/// `Equal` of strings.
+/// Binds `Equal` of strings.
 pub(crate) fn bind_equal(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(EqualStrings))
 }
 
-/// Both operands and the result have one type.
+/// Arithmetic whose operands and result have one type.
 pub(super) struct Arithmetic<T> {
     op: Binary,
     elements: PhantomData<T>,
@@ -222,7 +222,7 @@ impl<T: Loops + Element> Kernel for Arithmetic<T> {
             T::binary(exec, self.op, &[a.len()], Strided::flat(a), Strided::flat(b), out)?;
             return Ok(());
         }
-        let pair = Pair::of(call)?;
+        let pair = Pair::new(call)?;
         let out = call.output_slice::<T>(0, &pair.dims)?;
         T::binary(
             exec,
@@ -240,10 +240,10 @@ impl<T: Loops + Element> Kernel for Arithmetic<T> {
     }
 }
 
-/// Powers whose exponents have another type than their bases.
+/// Powers with exponents of another type than the bases.
 ///
-/// Exponents that the type of the bases holds exactly (the common case is a whole number) are
-/// converted to it. Otherwise all is computed in double.
+/// Exponents that the type of the bases represents exactly, most often whole numbers, are converted
+/// to it. Otherwise all is computed in double.
 pub(super) struct MixedPower<T> {
     elements: PhantomData<T>,
 }
@@ -257,7 +257,7 @@ impl<T> MixedPower<T> {
 impl<T: Loops + Element> Kernel for MixedPower<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (exec, op) = (call.exec, Binary::Pow);
-        let (base, pair) = (call.slice::<T>(0)?, Pair::of(call)?);
+        let (base, pair) = (call.slice::<T>(0)?, Pair::new(call)?);
         let (options, given) = (CastOptions::default(), call.tensor(1)?.clone());
         let (from, len, exponent) = (given.data_type(), given.len(), dense(call, &given)?);
         let mut same = call.scratch::<T>(len)?;
@@ -312,7 +312,7 @@ fn as_bytes<T: Element>(elements: &mut [T]) -> &mut [u8] {
     bytemuck::cast_slice_mut(elements)
 }
 
-/// Two elements of one type give a truth value.
+/// Comparison of two elements of one type.
 struct Comparison<T> {
     op: Compare,
     elements: PhantomData<T>,
@@ -321,7 +321,7 @@ struct Comparison<T> {
 impl<T: Loops + Element> Kernel for Comparison<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let exec = call.exec;
-        let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::of(call)?);
+        let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::new(call)?);
         let mut out = call.output(0, DataType::Bool, &pair.dims)?;
         T::compare(
             exec,
@@ -339,7 +339,7 @@ impl<T: Loops + Element> Kernel for Comparison<T> {
     }
 }
 
-/// Two truth values give one.
+/// Logical operation on two booleans.
 struct Truth {
     op: Logic,
     negated: bool,
@@ -349,7 +349,7 @@ impl Kernel for Truth {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let exec = call.exec;
         let (a, b) = (bytes(call, 0)?, bytes(call, 1)?);
-        let pair = Pair::of(call)?;
+        let pair = Pair::new(call)?;
         let negated =
             if self.negated { Some(call.scratch::<u8>(pair.dims.iter().product())?) } else { None };
         let mut out = call.output(0, DataType::Bool, &pair.dims)?;
@@ -397,7 +397,7 @@ impl Kernel for Not {
     }
 }
 
-/// The bytes of truth values.
+/// Returns the bytes of a tensor of booleans.
 pub(in crate::ops) fn bytes<'a>(call: &Call<'a>, index: usize) -> Result<&'a [u8], KernelError> {
     let view = call.tensor(index)?;
     match view.contiguous_bytes() {
@@ -406,7 +406,7 @@ pub(in crate::ops) fn bytes<'a>(call: &Call<'a>, index: usize) -> Result<&'a [u8
     }
 }
 
-/// Operations on the bits of two integers.
+/// Operation on the bits of two integers.
 struct Bits<T> {
     op: Bitwise,
     elements: PhantomData<T>,
@@ -415,7 +415,7 @@ struct Bits<T> {
 impl<T: Integer + Element> Kernel for Bits<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let exec = call.exec;
-        let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::of(call)?);
+        let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::new(call)?);
         let out = call.output_slice::<T>(0, &pair.dims)?;
         bitwise(
             exec,
@@ -433,12 +433,12 @@ impl<T: Integer + Element> Kernel for Bits<T> {
     }
 }
 
-/// Whether strings are equal, byte by byte.
+/// Comparison of strings, byte by byte.
 struct EqualStrings;
 
 impl Kernel for EqualStrings {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let dims = Pair::of(call)?.dims;
+        let dims = Pair::new(call)?.dims;
         let a = call.tensor(0)?.broadcast_to(&dims)?;
         let b = call.tensor(1)?.broadcast_to(&dims)?;
         let (ViewData::Strings(left), ViewData::Strings(right)) = (a.data(), b.data()) else {

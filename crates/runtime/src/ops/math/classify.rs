@@ -1,4 +1,4 @@
-//! Questions about single elements.
+//! Predicates on single elements.
 
 use std::marker::PhantomData;
 
@@ -12,14 +12,14 @@ use crate::error::{BindError, KernelError};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::narrow::widen;
 
-/// `IsInf`
+/// Binds `IsInf`.
 pub(crate) fn bind_is_inf(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (negative, positive) =
         (site.need_int("detect_negative")? != 0, site.need_int("detect_positive")? != 0);
     bind(site, Question::Infinite { negative, positive })
 }
 
-/// `IsNaN`
+/// Binds `IsNaN`.
 pub(crate) fn bind_is_nan(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     bind(site, Question::NotANumber)
 }
@@ -68,7 +68,7 @@ impl<T: Number + Element> Kernel for Of<T> {
     }
 }
 
-/// Of floats of one byte, which are all in `f32`.
+/// Predicates on floats of one byte, converted to `f32`.
 struct OfBytes(Question);
 
 impl Kernel for OfBytes {

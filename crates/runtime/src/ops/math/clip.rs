@@ -1,5 +1,4 @@
-//! Clip: what is below the first limit becomes that limit, what is above the second becomes that
-//! one.
+//! Clip: clamps elements between two limits.
 
 use sardonyx_kernels::Loops;
 use sardonyx_tensor::{Dims, Element};
@@ -10,7 +9,7 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, MemoryRules, Site};
 use crate::program::{Link, Op};
 
-/// `Clip`: limits that are constant are a part of the operation.
+/// Lowers `Clip`. Constant limits become part of the operation.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let limit = |index: usize| {
         if !site.has_input(index) {
@@ -19,25 +18,28 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
         site.constant(index).filter(|limit| limit.len() == 1).cloned().map(Some)
     };
     match (limit(1), limit(2)) {
-        (Some(low), Some(high)) => {
-            pointwise::one(site, NUMERIC, Link::Clip(Box::new([low, high])), &[site.slot(0)?])
-        }
+        (Some(low), Some(high)) => pointwise::lower_link(
+            site,
+            NUMERIC,
+            Link::Clip(Box::new([low, high])),
+            &[site.slot(0)?],
+        ),
         _ => Ok(Op::opaque(site)),
     }
 }
 
-/// `Clip` whose limits the run says.
+/// Binds `Clip` with limits that are computed at run time.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, numeric, T => Clip::<T> { limits: None })
 }
 
 pub(super) struct Clip<T> {
-    /// `None` if they are inputs 1 and 2.
+    /// Limits; `None` if they are inputs 1 and 2.
     limits: Option<[T; 2]>,
 }
 
 impl<T: Element> Clip<T> {
-    pub(super) fn between(low: T, high: T) -> Self {
+    pub(super) fn with_limits(low: T, high: T) -> Self {
         Clip { limits: Some([low, high]) }
     }
 }
@@ -67,7 +69,7 @@ impl<T: Loops + Element> Kernel for Clip<T> {
     }
 }
 
-/// The one number of an input, or another one if it is left out.
+/// Returns the only number of an input, or `absent` if it is omitted.
 pub(in crate::ops) fn limit<T: Element>(
     call: &Call<'_>,
     index: usize,

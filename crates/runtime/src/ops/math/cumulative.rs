@@ -1,4 +1,4 @@
-//! Sums and products up to each element of an axis.
+//! CumSum and CumProd: sums and products up to each element of an axis.
 
 use std::marker::PhantomData;
 
@@ -7,16 +7,16 @@ use sardonyx_kernels::cumulative::{Cumulative, Running};
 use sardonyx_tensor::{Dims, Element};
 
 use super::for_element;
-use super::softmax::around;
+use super::softmax::split_at_axis;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 
-/// `CumProd`
+/// Binds `CumProd`.
 pub(crate) fn bind_product(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     bind(site, Running::Product)
 }
 
-/// `CumSum`
+/// Binds `CumSum`.
 pub(crate) fn bind_sum(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     bind(site, Running::Sum)
 }
@@ -43,7 +43,8 @@ impl<T: CumulativeLoops + Element> Kernel for UpToEach<T> {
         let &[axis] = &axis[..] else {
             fail!("the axis must have one element, not {}", axis.len());
         };
-        let sizes = around(&dims, axis)?;
+        let sizes = split_at_axis(&dims, axis)?;
+        call.reserve_slices::<T>(2 * sizes[1] * sizes[2])?;
         let y = call.output_slice::<T>(0, &dims)?;
         T::cumulative(exec, self.which, sizes, x, y)?;
         Ok(())

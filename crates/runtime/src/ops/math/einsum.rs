@@ -22,10 +22,10 @@ use smallvec::SmallVec;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::narrow::{narrow, widen};
-use crate::ops::tensor::moves::{Read, aligned};
+use crate::ops::tensor::moves::{Read, dense_aligned};
 use crate::scratch::{Contents, Scratch};
 
-/// `Einsum`
+/// Binds `Einsum`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let Some(equation) = site.string("equation") else {
         return Err(BindError::Invalid("attribute 'equation' is missing".to_string()));
@@ -79,17 +79,18 @@ impl Numbers {
 
     /// Memory for `elems` elements.
     fn scratch(self, call: &Call<'_>, elems: usize) -> Result<Scratch<u8>, KernelError> {
-        call.scratch(elems.saturating_mul(self.width))
+        call.scratch_uninit(elems.saturating_mul(self.width))
     }
 }
 
 /// Products and sums of elements that are given as bytes, aligned as their type must be.
 trait Arithmetic: Sync {
-    /// Sums each row of `cols` elements of `x`.
-    fn sum_rows(
+    /// Sums `x`, of sizes `dims`, over the axes that `gone` marks.
+    fn sum_axes(
         &self,
         exec: &Exec<'_>,
-        cols: usize,
+        dims: &[usize],
+        gone: &[bool],
         x: &[u8],
         sums: &mut [u8],
     ) -> Result<(), Ended>;
@@ -104,14 +105,18 @@ trait Arithmetic: Sync {
         y: &mut [u8],
     ) -> Result<(), Ended>;
 
+    /// Counts the memory that products of such matrices take.
+    fn reserve(&self, call: &Call<'_>, a: Matrices<'_>, b: Matrices<'_>)
+    -> Result<(), KernelError>;
+
     /// Products of matrices, written one after the other.
     fn multiply_matrices(
         &self,
-        call: &Call<'_>,
+        exec: &Exec<'_>,
         a: Matrices<'_>,
         b: Matrices<'_>,
         y: &mut [u8],
-    ) -> Result<(), KernelError>;
+    ) -> Result<(), Ended>;
 }
 
 /// Bytes of elements, and the elements from one to the next along each axis.
@@ -146,15 +151,16 @@ impl<'a> Matrices<'a> {
 struct Of<T>(PhantomData<fn() -> T>);
 
 impl<T: Multiplied> Arithmetic for Of<T> {
-    fn sum_rows(
+    fn sum_axes(
         &self,
         exec: &Exec<'_>,
-        cols: usize,
+        dims: &[usize],
+        gone: &[bool],
         x: &[u8],
         sums: &mut [u8],
     ) -> Result<(), Ended> {
         let (x, sums) = (bytemuck::cast_slice(x), bytemuck::cast_slice_mut(sums));
-        T::reduce(exec, Reduce::Sum, &[sums.len(), cols], &[false, true], x, sums)
+        T::reduce(exec, Reduce::Sum, dims, gone, x, sums)
     }
 
     fn multiply(
@@ -170,14 +176,23 @@ impl<T: Multiplied> Arithmetic for Of<T> {
         T::binary(exec, Binary::Mul, dims, a, b, bytemuck::cast_slice_mut(y))
     }
 
-    fn multiply_matrices(
+    fn reserve(
         &self,
         call: &Call<'_>,
         a: Matrices<'_>,
         b: Matrices<'_>,
-        y: &mut [u8],
     ) -> Result<(), KernelError> {
-        T::multiply(call, &a.layout.dims, a.of(), b.of(), bytemuck::cast_slice_mut(y))
+        call.reserve(T::scratch(call.exec, &a.layout.dims, a.of(), b.of()))
+    }
+
+    fn multiply_matrices(
+        &self,
+        exec: &Exec<'_>,
+        a: Matrices<'_>,
+        b: Matrices<'_>,
+        y: &mut [u8],
+    ) -> Result<(), Ended> {
+        T::multiply(exec, &a.layout.dims, a.of(), b.of(), bytemuck::cast_slice_mut(y))
     }
 }
 
@@ -206,29 +221,45 @@ struct Operand<'a> {
 
 /// Elements that products and sums are computed of.
 trait Multiplied: Element + Loops + gemm::Number + Pod {
+    /// Bytes of scratch memory of such products.
+    fn scratch(
+        _exec: &Exec<'_>,
+        _dims: &[usize],
+        _a: BatchMat<'_, Self>,
+        _b: BatchMat<'_, Self>,
+    ) -> usize {
+        0
+    }
+
     /// Products of matrices at regular distances, one after the other.
     fn multiply(
-        call: &Call<'_>,
+        exec: &Exec<'_>,
         dims: &[usize],
         a: BatchMat<'_, Self>,
         b: BatchMat<'_, Self>,
         y: &mut [Self],
-    ) -> Result<(), KernelError>;
+    ) -> Result<(), Ended>;
 }
 
 impl Multiplied for f32 {
+    fn scratch(
+        exec: &Exec<'_>,
+        dims: &[usize],
+        a: BatchMat<'_, f32>,
+        b: BatchMat<'_, f32>,
+    ) -> usize {
+        gemm_batch_scratch(exec, dims, a, BatchRhs::Plain(b))
+    }
+
     fn multiply(
-        call: &Call<'_>,
+        exec: &Exec<'_>,
         dims: &[usize],
         a: BatchMat<'_, f32>,
         b: BatchMat<'_, f32>,
         y: &mut [f32],
-    ) -> Result<(), KernelError> {
-        let right = BatchRhs::Plain(b);
-        call.reserve(gemm_batch_scratch(call.exec, dims, a, right))?;
+    ) -> Result<(), Ended> {
         let out = BatchOut { data: y, ldc: b.cols, stride: a.rows * b.cols };
-        gemm_batch(call.exec, dims, a, right, out, &Epilogue::default())?;
-        Ok(())
+        gemm_batch(exec, dims, a, BatchRhs::Plain(b), out, &Epilogue::default())
     }
 }
 
@@ -236,14 +267,13 @@ macro_rules! plainly {
     ($($t:ty)*) => {$(
         impl Multiplied for $t {
             fn multiply(
-                call: &Call<'_>,
+                exec: &Exec<'_>,
                 dims: &[usize],
                 a: BatchMat<'_, $t>,
                 b: BatchMat<'_, $t>,
                 y: &mut [$t],
-            ) -> Result<(), KernelError> {
-                gemm_batch_generic(call.exec, dims, a, b, y)?;
-                Ok(())
+            ) -> Result<(), Ended> {
+                gemm_batch_generic(exec, dims, a, b, y)
             }
         }
     )*};
@@ -266,12 +296,23 @@ impl Kernel for Einsum {
         };
         let mut product = self.operand(call, &sizes, 0)?;
         product = product.summed(call, |axis| wanted(axis, 1))?;
-        for index in 1..self.equation.operands.len() {
+        let (exec, count) = (call.exec, self.equation.operands.len());
+        for index in 1..count {
             let next = self.operand(call, &sizes, index)?;
             let next = next.summed(call, |axis| product.has(axis) || wanted(axis, index + 1))?;
-            product = product.times(call, &next, &result, |axis| wanted(axis, index + 1))?;
+            let (y, parts) = {
+                let times = product.times(call, &next, &result, |axis| wanted(axis, index + 1))?;
+                let is_last = index + 1 == count && self.elem == self.numbers.data_type;
+                if is_last && are_in_order(&times.made, &result) {
+                    times.write(exec, call.output(0, self.elem, &dims)?.bytes_mut())?;
+                    return Ok(());
+                }
+                let mut y = self.numbers.scratch(call, elems(times.made.iter())?)?;
+                times.write(exec, &mut y)?;
+                (y, times.made)
+            };
+            product = Operand { numbers: self.numbers, data: Contents::Made(y), parts };
         }
-        let exec = call.exec;
         if self.elem == self.numbers.data_type {
             product.write(exec, &result, call.output(0, self.elem, &dims)?.bytes_mut())?;
             return Ok(());
@@ -296,7 +337,7 @@ impl Einsum {
         let (numbers, parts) = (self.numbers, sizes.operands[index].clone());
         let view = call.tensor(index)?;
         if self.elem == numbers.data_type {
-            return Ok(Operand { numbers, data: aligned(call, view)?, parts });
+            return Ok(Operand { numbers, data: dense_aligned(call, view)?, parts });
         }
         let wide = widen(call, view)?;
         let mut data = numbers.scratch(call, wide.len())?;
@@ -461,10 +502,20 @@ impl<'a> Operand<'a> {
         if gone.is_empty() {
             return Ok(self);
         }
-        let (rows, cols) = (elems(kept.iter())?, elems(gone.iter())?);
-        let dense = self.laid(call, kept.iter().chain(&gone))?;
-        let mut sums = self.numbers.scratch(call, rows)?;
-        self.numbers.arithmetic.sum_rows(call.exec, cols, &dense, &mut sums)?;
+        let all = elems(self.parts.iter())?;
+        let mut sums = self.numbers.scratch(call, elems(kept.iter())?)?;
+        let dims: Dims = self.parts.iter().map(|part| part.size).collect();
+        let flags: SmallVec<[bool; 8]> =
+            self.parts.iter().map(|part| gone.iter().any(|gone| gone.axis == part.axis)).collect();
+        let arithmetic = self.numbers.arithmetic;
+        let dense = dense_parts(self.parts.iter());
+        if self.parts.iter().map(|part| part.step).eq(dense.iter().map(|part| part.step)) {
+            let x = &self.data[..all * self.numbers.width];
+            arithmetic.sum_axes(call.exec, &dims, &flags, x, &mut sums)?;
+        } else {
+            let dense = self.laid(call, self.parts.iter())?;
+            arithmetic.sum_axes(call.exec, &dims, &flags, &dense, &mut sums)?;
+        }
         let (numbers, parts) = (self.numbers, dense_parts(kept.iter()));
         Ok(Operand { numbers, data: Contents::Made(sums), parts })
     }
@@ -522,14 +573,14 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// The product with another operand, summed over axes of both that are not `kept`.
-    fn times(
-        &self,
+    /// Prepares the product with another operand, summed over axes of both that are not `kept`.
+    fn times<'s>(
+        &'s self,
         call: &Call<'_>,
-        other: &Operand<'_>,
+        other: &'s Operand<'_>,
         result: &[Axis],
         kept: impl Fn(Axis) -> bool,
-    ) -> Result<Operand<'a>, KernelError> {
+    ) -> Result<Times<'s>, KernelError> {
         let place = |part: &Part| result.iter().position(|axis| *axis == part.axis);
         let pick = |parts: &Parts, is_in: &dyn Fn(Axis) -> bool| {
             let mut picked: Parts = parts.iter().filter(|part| is_in(part.axis)).copied().collect();
@@ -541,35 +592,108 @@ impl<'a> Operand<'a> {
         let gone = pick(&self.parts, &|axis| other.has(axis) && !kept(axis));
         let rows = pick(&self.parts, &|axis| !other.has(axis));
         let cols = pick(&other.parts, &|axis| !self.has(axis));
-        let made = dense_parts(batch.iter().chain(&rows).chain(&cols));
-        let mut y = self.numbers.scratch(call, elems(made.iter())?)?;
+        let mut made = dense_parts(batch.iter().chain(&rows).chain(&cols));
+        let numbers = self.numbers;
         if gone.is_empty() {
-            let dims: Dims = made.iter().map(|part| part.size).collect();
+            // Elements may be written in any order.
+            made.sort_by_key(place);
+            let made = dense_parts(made.iter());
             let steps = |operand: &Operand<'_>| -> Dims {
                 made.iter()
                     .map(|made| operand.find(made.axis).map_or(0, |part| part.step))
                     .collect()
             };
             let (a_steps, b_steps) = (steps(self), steps(other));
-            let a = Stepped { data: &self.data, steps: &a_steps };
-            let b = Stepped { data: &other.data, steps: &b_steps };
-            if !y.is_empty() {
-                self.numbers.arithmetic.multiply(call.exec, &dims, a, b, &mut y)?;
-            }
+            let factors = Factors::Stepped { a: &self.data, a_steps, b: &other.data, b_steps };
+            return Ok(Times { numbers, made, factors });
+        }
+        // The same axes where they lie in the other operand.
+        let there = |parts: &[Part]| -> Parts {
+            parts.iter().filter_map(|part| other.find(part.axis)).copied().collect()
+        };
+        // Where the result has columns before the last rows, matrices of the other operand are the
+        // left ones, each of which serves all rows before.
+        let first = cols.iter().map(place).min();
+        let (before, after) = rows.split_at(
+            rows.iter().take_while(|part| first.is_none_or(|first| place(part) < first)).count(),
+        );
+        let exchanged = dense_parts(batch.iter().chain(before).chain(&cols).chain(after));
+        let exchanges = !after.is_empty() && are_in_order(&exchanged, result);
+        let (a, a_layout, b, b_layout) = if exchanges {
+            made = exchanged;
+            let repeated = before.iter().map(|part| Part { step: 0, ..*part });
+            let left: Parts = there(&batch).into_iter().chain(repeated).collect();
+            let right: Parts = batch.iter().chain(before).copied().collect();
+            let (a, a_layout) = other.matrices(call, &left, &cols, &there(&gone))?;
+            let (b, b_layout) = self.matrices(call, &right, &gone, after)?;
+            (a, a_layout, b, b_layout)
         } else {
-            // The same axes where they lie in the other operand.
-            let there = |parts: &Parts| -> Parts {
-                parts.iter().filter_map(|part| other.find(part.axis)).copied().collect()
-            };
             let (a, a_layout) = self.matrices(call, &batch, &rows, &gone)?;
             let (b, b_layout) = other.matrices(call, &there(&batch), &there(&gone), &cols)?;
-            if !y.is_empty() {
-                let a = Matrices { data: &a, layout: &a_layout };
-                let b = Matrices { data: &b, layout: &b_layout };
-                self.numbers.arithmetic.multiply_matrices(call, a, b, &mut y)?;
+            (a, a_layout, b, b_layout)
+        };
+        if elems(made.iter())? > 0 {
+            let a = Matrices { data: &a, layout: &a_layout };
+            let b = Matrices { data: &b, layout: &b_layout };
+            numbers.arithmetic.reserve(call, a, b)?;
+        }
+        let factors = Factors::Matrices { a, a_layout, b, b_layout };
+        Ok(Times { numbers, made, factors })
+    }
+}
+
+/// Whether elements lie in the order of the axes of the result, apart from axes of one element.
+fn are_in_order(made: &Parts, result: &[Axis]) -> bool {
+    let long = made.iter().filter(|part| part.size != 1);
+    let axes: SmallVec<[Axis; 8]> = long.map(|part| part.axis).collect();
+    axes.iter().eq(result.iter().filter(|axis| axes.contains(axis)))
+}
+
+/// A product of two operands that is ready to be computed.
+struct Times<'s> {
+    numbers: Numbers,
+    /// Axes of the result, one after the other.
+    made: Parts,
+    factors: Factors<'s>,
+}
+
+/// Factors of a product, and where their elements are.
+enum Factors<'s> {
+    /// Each element is multiplied with one of the other factor. Steps are along the axes of the
+    /// result.
+    Stepped {
+        a: &'s [u8],
+        a_steps: Dims,
+        b: &'s [u8],
+        b_steps: Dims,
+    },
+    Matrices {
+        a: Contents<'s, u8>,
+        a_layout: Layout,
+        b: Contents<'s, u8>,
+        b_layout: Layout,
+    },
+}
+
+impl Times<'_> {
+    fn write(&self, exec: &Exec<'_>, y: &mut [u8]) -> Result<(), Ended> {
+        if y.is_empty() {
+            return Ok(());
+        }
+        let arithmetic = self.numbers.arithmetic;
+        match &self.factors {
+            Factors::Matrices { a, a_layout, b, b_layout } => {
+                let a = Matrices { data: a, layout: a_layout };
+                let b = Matrices { data: b, layout: b_layout };
+                arithmetic.multiply_matrices(exec, a, b, y)
+            }
+            Factors::Stepped { a, a_steps, b, b_steps } => {
+                let dims: Dims = self.made.iter().map(|part| part.size).collect();
+                let a = Stepped { data: a, steps: a_steps };
+                let b = Stepped { data: b, steps: b_steps };
+                arithmetic.multiply(exec, &dims, a, b, y)
             }
         }
-        Ok(Operand { numbers: self.numbers, data: Contents::Made(y), parts: made })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Several operators on elements as one step: see [`pointwise`](crate::rewrite::pointwise).
+//! Several pointwise operators as one step: see [`pointwise`](crate::rewrite::pointwise).
 
 use sardonyx_kernels::Loops;
 use sardonyx_kernels::elementwise::{self, Binary, MAX_LINKS, Side, Strided, Unary};
@@ -10,7 +10,7 @@ use super::{dims_in_place, steps};
 use crate::error::KernelError;
 use crate::kernel::{Call, Kernel, MemoryRules};
 
-/// An operator on what the one before it gives; the first reads input 0.
+/// Operator on the result of the previous link; the first reads input 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Link<T> {
     Unary(Unary),
@@ -20,30 +20,30 @@ pub(crate) enum Link<T> {
     },
     Binary {
         op: Binary,
-        /// Which operand the result of the link before is.
+        /// Side of the previous result among the operands.
         side: Side,
-        /// The input that the other operand is.
+        /// Index of the input that is the other operand.
         other: usize,
     },
 }
 
-/// See the module.
+/// Chain of pointwise operators, computed block by block.
 pub(crate) struct FusedPointwise<T> {
     links: Vec<Link<T>>,
 }
 
 impl<T> FusedPointwise<T> {
-    /// At least one link and at most [`MAX_LINKS`]. If the first reads another operand, that is
+    /// Makes a kernel of 1 to [`MAX_LINKS`] links. If the first reads another operand, that is
     /// input 1.
     pub(crate) fn new(links: Vec<Link<T>>) -> Self {
         FusedPointwise { links }
     }
 
-    /// The dimensions of the output: those of what the first link gives.
+    /// Returns the dimensions of the output, which the first link decides.
     fn dims(&self, call: &Call<'_>) -> Result<Dims, KernelError> {
         let first = call.tensor(0)?.dims();
         match self.links.first() {
-            // Its input does not broadcast.
+            // The input of the other links does not broadcast.
             Some(Link::Binary { op, other, .. }) if *op != Binary::PRelu => {
                 Ok(broadcast_dims(&[first, call.tensor(*other)?.dims()])?)
             }
@@ -53,8 +53,8 @@ impl<T> FusedPointwise<T> {
 }
 
 impl<T: Loops + Element> Kernel for FusedPointwise<T> {
-    /// Only what the first link reads: the others read theirs when a part of the output is written
-    /// already.
+    /// Allows reuse of the inputs of the first link only: other links read theirs after parts of
+    /// the output are written.
     fn memory(&self) -> MemoryRules {
         let in_place: &[usize] = match self.links.first() {
             Some(Link::Binary { .. }) => &[0, 1],
@@ -69,7 +69,7 @@ impl<T: Loops + Element> Kernel for FusedPointwise<T> {
             Some(_) => dims_in_place(call)?.clone(),
             None => self.dims(call)?,
         };
-        // Over the memory of input 1, the first link reads input 0 as its other operand.
+        // In the memory of input 1, the first link reads input 0 as its other operand.
         let is_swapped = |other: usize| over == Some(other);
         let input = |other: usize| if is_swapped(other) { 0 } else { other };
         let mut strides: SmallVec<[Dims; MAX_LINKS]> = SmallVec::new();

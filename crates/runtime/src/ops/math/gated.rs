@@ -1,4 +1,4 @@
-//! Functions that are a gate times its input.
+//! Swish and SwiGLU: an input multiplied by a gate.
 
 use sardonyx_kernels::Loops;
 use sardonyx_kernels::elementwise::{Binary, Side, Unary};
@@ -13,12 +13,12 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::program::{Link, Op, Pointwise, same_shape};
 
-/// `Swish`
+/// Lowers `Swish`.
 pub(crate) fn lower_swish(site: &Site<'_>) -> Result<Op, BindError> {
     pointwise::unary(site, FLOATS, Unary::Swish { alpha: number(site, "alpha")? })
 }
 
-/// `SwiGLU` of inputs that surely have one shape. Others are compared in every run.
+/// Lowers `SwiGLU` of inputs whose shapes are certainly equal. Others are compared in every run.
 pub(crate) fn lower_swiglu(site: &Site<'_>) -> Result<Op, BindError> {
     let is_same = match (site.shape(0), site.shape(1)) {
         (Some(a), Some(b)) => same_shape(a, b),
@@ -37,7 +37,7 @@ pub(crate) fn lower_swiglu(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::Pointwise(Box::new(Pointwise { elem, links, operands })))
 }
 
-/// `SwiGLU` of inputs whose shapes a run tells.
+/// Binds `SwiGLU` of inputs whose shapes are known only at run time.
 pub(crate) fn bind_swiglu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let gate = Unary::Swish { alpha: number(site, "alpha")? };
     for_element!(site, site.elem(0)?, floats, T => Gated(FusedPointwise::<T>::new(vec![
@@ -46,7 +46,7 @@ pub(crate) fn bind_swiglu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError>
     ])))
 }
 
-/// Functions of the elements of two inputs that do not broadcast.
+/// Pointwise operators on two inputs that do not broadcast.
 struct Gated<T>(FusedPointwise<T>);
 
 impl<T: Loops + Element> Kernel for Gated<T> {

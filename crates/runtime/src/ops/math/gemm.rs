@@ -1,5 +1,5 @@
-//! Gemm: `alpha * A' * B' + beta * C`, a constant B packed once, C and an activation while the
-//! result is written.
+//! Gemm: `alpha * A' * B' + beta * C`. Packs a constant B once; adds C and applies the activation
+//! while the result is written.
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
@@ -27,7 +27,7 @@ struct Gemm {
     isa: Isa,
 }
 
-/// `Gemm`
+/// Lowers `Gemm`.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let beta = site.float("beta").unwrap_or(1.0);
     let addend = if site.has_input(2) { Some(Addend { c: site.slot(2)?, beta }) } else { None };
@@ -46,7 +46,7 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     })))
 }
 
-/// The kernel of a product of the form [`ProductForm::Gemm`].
+/// Selects the kernel of a product of the form [`ProductForm::Gemm`].
 pub(crate) fn select(site: &Site<'_>, product: &Product) -> Selected {
     let packed = site.pack_right(1, product.trans_b);
     let is_packed = packed.is_some();
@@ -62,10 +62,10 @@ pub(crate) fn select(site: &Site<'_>, product: &Product) -> Selected {
         ending: Ending::new(&product.epilogue, 2 + usize::from(has_c)),
         isa: site.isa,
     };
-    Selected::new(kernel).packing(is_packed.then_some(1))
+    Selected::new(kernel).with_packed(is_packed.then_some(1))
 }
 
-/// A matrix that may have to be read transposed: its rows and columns as they are then.
+/// Matrix, possibly transposed, with its rows and columns after transposition.
 struct Matrix {
     rows: usize,
     cols: usize,
@@ -81,7 +81,7 @@ impl Matrix {
         }
     }
 
-    fn of<'a, T>(&self, elements: &'a [T]) -> MatRef<'a, T> {
+    fn view<'a, T>(&self, elements: &'a [T]) -> MatRef<'a, T> {
         if self.transposed {
             MatRef::col_major(elements, self.rows, self.cols)
         } else {
@@ -90,7 +90,7 @@ impl Matrix {
     }
 }
 
-/// How C broadcasts over the result: its element distances per row and column.
+/// Returns the strides with which C broadcasts over the result, per row and column, in elements.
 fn broadcast(c: &[usize], rows: usize, cols: usize) -> Result<(usize, usize), KernelError> {
     let (c_rows, c_cols) = match c {
         [] => (1, 1),
@@ -118,7 +118,7 @@ impl Gemm {
             Some(packed) => Rhs::Packed(packed.panels()?),
             None => {
                 b = Matrix::new(call.tensor(1)?, self.trans_b, "B")?;
-                Rhs::Plain(b.of(call.slice::<f32>(1)?))
+                Rhs::Plain(b.view(call.slice::<f32>(1)?))
             }
         };
         let mut epilogue = self.ending.epilogue(call, a.rows * cols, cols, Bias::Col)?;
@@ -137,7 +137,7 @@ impl Gemm {
         }
         debug_assert_eq!(right.size(), (depth, cols));
         let exec = call.exec;
-        let left = Lhs::Plain(a.of(left));
+        let left = Lhs::Plain(a.view(left));
         call.reserve(gemm_scratch(exec, &left, &right))?;
         let y = call.output_slice::<f32>(0, &[a.rows, cols])?;
         gemm(exec, left, right, y, cols, &epilogue)?;
@@ -152,7 +152,7 @@ impl Gemm {
         alpha: T,
         beta: T,
     ) -> Result<(), KernelError> {
-        let (left, right) = (a.of(call.slice::<T>(0)?), b.of(call.slice::<T>(1)?));
+        let (left, right) = (a.view(call.slice::<T>(0)?), b.view(call.slice::<T>(1)?));
         let addend = if self.has_c {
             let view = call.tensor(2)?;
             let (row_step, col_step) = broadcast(view.dims(), a.rows, b.cols)?;
@@ -166,8 +166,8 @@ impl Gemm {
         Ok(())
     }
 
-    /// Multiplies integers by factors that are none: as in the reference implementation, in
-    /// `double` after the sums, and what is behind the point is cut off.
+    /// Multiplies integers by fractional factors: as in the reference implementation, in `double`
+    /// after the sums, truncated.
     fn run_fractions(
         &self,
         call: &mut Call<'_>,
@@ -198,7 +198,7 @@ impl Gemm {
         from: impl Fn(f64) -> T,
     ) -> Result<(), KernelError> {
         let [alpha, beta] = [self.alpha, self.beta].map(f64::from);
-        let (left, right) = (a.of(call.slice::<T>(0)?), b.of(call.slice::<T>(1)?));
+        let (left, right) = (a.view(call.slice::<T>(0)?), b.view(call.slice::<T>(1)?));
         let addend = if self.has_c {
             let view = call.tensor(2)?;
             let (row_step, col_step) = broadcast(view.dims(), a.rows, b.cols)?;
@@ -223,7 +223,7 @@ impl Gemm {
             Some(packed) => Rhs::Packed(packed.panels()?),
             None => {
                 b = widen(call, call.tensor(1)?)?;
-                Rhs::Plain(Matrix::new(call.tensor(1)?, self.trans_b, "B")?.of(&b))
+                Rhs::Plain(Matrix::new(call.tensor(1)?, self.trans_b, "B")?.view(&b))
             }
         };
         let dims: Dims = Dims::from_slice(&[a.rows, cols]);
@@ -241,7 +241,7 @@ impl Gemm {
             None => None,
         };
         let epilogue = Epilogue { alpha: self.alpha, addend, ..Epilogue::default() };
-        let left = Lhs::Plain(a.of(&left));
+        let left = Lhs::Plain(a.view(&left));
         call.reserve(gemm_scratch(call.exec, &left, &right))?;
         gemm(call.exec, left, right, &mut y, cols, &epilogue)?;
         narrow(call, 0, self.types.result, &dims, &y)
@@ -273,7 +273,7 @@ impl Kernel for Gemm {
             };
         }
         let b = Matrix::new(call.tensor(1)?, self.trans_b, "B")?;
-        // The factors are floats in the standard even where the matrices are integers.
+        // The standard's factors are floats even for integer matrices.
         if self.types.sum.is_integer() && [self.alpha, self.beta].iter().any(|x| x.fract() != 0.0) {
             return self.run_fractions(call, &a, &b);
         }

@@ -1,4 +1,4 @@
-//! Linear algebra beyond the matrix product.
+//! Det: determinants of matrices.
 
 use std::marker::PhantomData;
 
@@ -9,7 +9,7 @@ use super::for_element;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 
-/// `Det`
+/// Binds `Det`.
 pub(crate) fn bind_det(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, floats, T => Det::<T>(PhantomData))
 }
@@ -27,7 +27,7 @@ impl<T: FloatLoops + Element> Kernel for Det<T> {
         }
         let (exec, stack) = (call.exec, Dims::from(stack));
         let x = call.slice::<T>(0)?;
-        // A copy of a matrix in double precision, for each thread.
+        // Each thread copies a matrix in double precision.
         let copies = exec.pool.threads().min(stack.iter().product());
         call.reserve(copies.saturating_mul(rows * columns).saturating_mul(size_of::<f64>()))?;
         T::determinants(exec, rows, x, call.output_slice::<T>(0, &stack)?)?;

@@ -1,5 +1,4 @@
-//! MatMul: NumPy's rules for vectors and for leading dimensions that broadcast; a constant matrix
-//! is packed once.
+//! MatMul: NumPy's rules for vectors and broadcast batch dimensions. Packs a constant matrix once.
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
@@ -19,14 +18,14 @@ use crate::right::{Right, describe_right};
 
 struct MatMul {
     types: ProductTypes,
-    /// Whether the right operand is read as its transpose, where it is not packed.
+    /// Whether a right operand that is not packed is read transposed.
     trans_b: bool,
     packed: Option<Right>,
     ending: Ending,
     isa: Isa,
 }
 
-/// `MatMul`
+/// Lowers `MatMul`.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::Product(Box::new(Product {
         form: ProductForm::MatMul,
@@ -43,17 +42,17 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     })))
 }
 
-/// The types of products whose operands have one type.
+/// Returns the types of a product whose operands have one type.
 pub(super) fn product_types(site: &Site<'_>) -> Result<ProductTypes, BindError> {
     use DataType::{Bfloat16, Double, Float, Float16, Int32, Int64, Uint32, Uint64};
     let elem = site.elem(0)?;
     if !matches!(elem, Float | Double | Float16 | Bfloat16 | Int32 | Int64 | Uint32 | Uint64) {
         return site.unsupported_type(elem);
     }
-    Ok(ProductTypes::of(elem))
+    Ok(ProductTypes::uniform(elem))
 }
 
-/// The kernel of a product of the form [`ProductForm::MatMul`].
+/// Selects the kernel of a product of the form [`ProductForm::MatMul`].
 pub(crate) fn select(site: &Site<'_>, product: &Product) -> Selected {
     let packed = site.pack_right(1, product.trans_b);
     let is_packed = packed.is_some();
@@ -64,46 +63,47 @@ pub(crate) fn select(site: &Site<'_>, product: &Product) -> Selected {
         ending: Ending::new(&product.epilogue, 2),
         isa: site.isa,
     };
-    Selected::new(kernel).packing(is_packed.then_some(1))
+    Selected::new(kernel).with_packed(is_packed.then_some(1))
 }
 
-/// The products that two shapes stand for.
+/// Sizes and strides of a batch of products.
 pub(in crate::ops) struct Shapes {
-    /// Leading dimensions of the result.
+    /// Batch dimensions of the result.
     pub(in crate::ops) batch: Dims,
     pub(in crate::ops) rows: usize,
     pub(in crate::ops) depth: usize,
     pub(in crate::ops) cols: usize,
     pub(in crate::ops) a: Side,
     pub(in crate::ops) b: Side,
-    /// Dimensions of the result, without those that vectors stood in for.
+    /// Dimensions of the result, without the axes added to vectors.
     pub(in crate::ops) output: Dims,
 }
 
-/// Where the matrices of an operand lie, in elements.
+/// Strides of an operand's matrices, in elements.
 pub(in crate::ops) struct Side {
     pub(in crate::ops) row_step: usize,
     pub(in crate::ops) col_step: usize,
-    /// From matrix to matrix per leading dimension; 0 where the operand broadcasts.
+    /// Distance of matrices along each batch dimension; 0 where the operand broadcasts.
     pub(in crate::ops) steps: SmallVec<[usize; 6]>,
 }
 
-/// Dimensions of an operand and the distances of its elements.
-pub(in crate::ops) struct Form<'a> {
+/// Dimensions and strides of an operand.
+pub(in crate::ops) struct OperandLayout<'a> {
     pub(in crate::ops) dims: &'a [usize],
     pub(in crate::ops) strides: Strides,
 }
 
-impl<'a> Form<'a> {
-    pub(in crate::ops) fn of(view: &'a TensorView<'_>) -> Self {
-        Form { dims: view.dims(), strides: view.strides() }
+impl<'a> OperandLayout<'a> {
+    pub(in crate::ops) fn from_view(view: &'a TensorView<'_>) -> Self {
+        OperandLayout { dims: view.dims(), strides: view.strides() }
     }
 
     pub(in crate::ops) fn dense(dims: &'a [usize]) -> Self {
-        Form { dims, strides: shape::strides(dims) }
+        OperandLayout { dims, strides: shape::strides(dims) }
     }
 
-    /// Splits the strides as the dimensions are split; those of a vector's missing axis are 0.
+    /// Splits the strides into those of the batch and of the matrix. The missing axis of a vector
+    /// has stride 0.
     fn side(&self, batch: &Dims, is_left: bool) -> Result<Side, KernelError> {
         let Ok(strides) = self
             .strides
@@ -131,25 +131,28 @@ impl<'a> Form<'a> {
 }
 
 impl Shapes {
-    /// Those of the operands of a call, where they lie. A right operand that was packed has the
-    /// dimensions `packed`; any other may be read as its transpose.
-    pub(in crate::ops) fn strided(
+    /// Makes the shapes of a call's operands in place. A packed right operand has the dimensions
+    /// `packed`; any other may be read transposed.
+    pub(in crate::ops) fn from_call(
         call: &Call<'_>,
         packed: Option<[usize; 2]>,
         trans_b: bool,
     ) -> Result<Self, KernelError> {
-        let left = Form::of(call.tensor(0)?);
+        let left = OperandLayout::from_view(call.tensor(0)?);
         match packed {
-            Some(dims) => Shapes::new(&left, &Form::dense(&dims)),
+            Some(dims) => Shapes::new(&left, &OperandLayout::dense(&dims)),
             None if trans_b => {
                 let right = call.tensor(1)?.transpose(&[1, 0])?;
-                Shapes::new(&left, &Form::of(&right))
+                Shapes::new(&left, &OperandLayout::from_view(&right))
             }
-            None => Shapes::new(&left, &Form::of(call.tensor(1)?)),
+            None => Shapes::new(&left, &OperandLayout::from_view(call.tensor(1)?)),
         }
     }
 
-    pub(in crate::ops) fn new(a_form: &Form<'_>, b_form: &Form<'_>) -> Result<Self, KernelError> {
+    pub(in crate::ops) fn new(
+        a_form: &OperandLayout<'_>,
+        b_form: &OperandLayout<'_>,
+    ) -> Result<Self, KernelError> {
         let (a, b) = (a_form.dims, b_form.dims);
         if a.is_empty() || b.is_empty() {
             fail!("a matrix product of scalars is not defined");
@@ -185,7 +188,7 @@ impl Shapes {
         self.batch.iter().product()
     }
 
-    /// Whether all matrices of the left operand are the rows of one, one after the other.
+    /// Whether the matrices of the left operand form one matrix, their rows equally spaced.
     pub(in crate::ops) fn left_is_one_matrix(&self) -> bool {
         let mut next = self.rows * self.a.row_step;
         self.batch.iter().zip(&self.a.steps).rev().all(|(dim, step)| {
@@ -195,7 +198,7 @@ impl Shapes {
         })
     }
 
-    /// Where matrix number `index` of an operand begins.
+    /// Returns the offset of matrix number `index` of an operand.
     pub(in crate::ops) fn start(&self, steps: &[usize], mut index: usize) -> usize {
         let mut start = 0;
         for (dim, step) in self.batch.iter().zip(steps).rev() {
@@ -245,7 +248,7 @@ impl MatMul {
 impl Kernel for MatMul {
     fn memory(&self) -> MemoryRules {
         let is_strided = self.types.a == DataType::Float;
-        let strided = if is_strided { Inputs::at(&[0, 1]) } else { Inputs::default() };
+        let strided = if is_strided { Inputs::from_positions(&[0, 1]) } else { Inputs::default() };
         MemoryRules { strided, ..MemoryRules::default() }
     }
 
@@ -257,21 +260,24 @@ impl Kernel for MatMul {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let packed = self.packed.as_ref().map(|packed| [packed.depth, packed.cols]);
         let shapes = if self.types.a == DataType::Float {
-            Shapes::strided(call, packed, self.trans_b)?
+            Shapes::from_call(call, packed, self.trans_b)?
         } else {
-            // The other types are read, or widened, densely.
+            // Operands of other types are read, or widened, densely.
             let b_dims: Dims = match packed {
                 Some(dims) => Dims::from_slice(&dims),
                 None => call.tensor(1)?.dims().into(),
             };
-            Shapes::new(&Form::dense(call.tensor(0)?.dims()), &Form::dense(&b_dims))?
+            Shapes::new(
+                &OperandLayout::dense(call.tensor(0)?.dims()),
+                &OperandLayout::dense(&b_dims),
+            )?
         };
         match self.types.sum {
             DataType::Float if self.types.a == DataType::Float => {
-                let a = call.strided::<f32>(0)?;
+                let a = call.strided_slice::<f32>(0)?;
                 let right = match &self.packed {
                     Some(packed) => BatchRhs::Packed(packed.panels()?),
-                    None => BatchRhs::Plain(shapes.right(call.strided::<f32>(1)?)),
+                    None => BatchRhs::Plain(shapes.right(call.strided_slice::<f32>(1)?)),
                 };
                 let elems = shapes.output.iter().product();
                 let epilogue = self.ending.epilogue(call, elems, shapes.cols, Bias::Col)?;

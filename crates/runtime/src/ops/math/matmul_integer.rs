@@ -1,5 +1,5 @@
-//! MatMulInteger: products of bytes with zero points, summed up in 32 bits; a constant matrix is
-//! packed once.
+//! MatMulInteger: products of bytes with zero points, accumulated in 32 bits. Packs a constant
+//! matrix once.
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
@@ -14,7 +14,7 @@ use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Selected, Site};
 use crate::program::{Epilogue, Op, Product, ProductForm, ProductTypes, Slot};
 use crate::right::Right;
 
-/// `MatMulInteger`
+/// Lowers `MatMulInteger`.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let byte_type = |input: usize| {
         let elem = site.elem(input)?;
@@ -43,12 +43,12 @@ fn is_byte(elem: DataType) -> bool {
     matches!(elem, DataType::Int8 | DataType::Uint8)
 }
 
-/// Whether a product is one of bytes.
-pub(crate) fn is_of_bytes(product: &Product) -> bool {
+/// Whether the operands of a product are bytes.
+pub(crate) fn has_bytes(product: &Product) -> bool {
     is_byte(product.types.a)
 }
 
-/// The kernel of a product of bytes.
+/// Selects the kernel of a product of bytes.
 pub(crate) fn select(site: &Site<'_>, product: &Product) -> Selected {
     let packed = site.pack_right_of_bytes(1, product.trans_b);
     let is_packed = packed.is_some();
@@ -59,28 +59,28 @@ pub(crate) fn select(site: &Site<'_>, product: &Product) -> Selected {
         packed,
         isa: site.isa,
     };
-    Selected::new(kernel).packing(is_packed.then_some(1))
+    Selected::new(kernel).with_packed(is_packed.then_some(1))
 }
 
 struct MatMulInteger {
-    /// Of both operands.
+    /// Whether the bytes of each operand are signed.
     is_signed: [bool; 2],
-    /// Whether the right operand is read as its transpose, where it is not packed.
+    /// Whether a right operand that is not packed is read transposed.
     trans_b: bool,
     packed: Option<Right<Bytes>>,
     isa: Isa,
 }
 
-/// Numbers of the rows of a left operand or the columns of a right one.
+/// Numbers for the rows of a left operand or the columns of a right one.
 pub(in crate::ops) struct PerLine<'a, T> {
     numbers: &'a [T],
-    /// How many each matrix has.
+    /// Count of numbers of each matrix.
     pub(in crate::ops) each: usize,
-    /// From matrix to matrix per leading dimension.
+    /// Distance of the numbers of matrices along each batch dimension.
     steps: Dims,
 }
 
-/// Rows of the left operand or columns of the right one, so many of each matrix.
+/// Rows of the left operand or columns of the right one, with their number in each matrix.
 #[derive(Clone, Copy)]
 pub(in crate::ops) enum Lines {
     Rows(usize),
@@ -88,16 +88,17 @@ pub(in crate::ops) enum Lines {
 }
 
 impl<'a, T> PerLine<'a, T> {
-    /// None for any matrix.
+    /// Makes an empty list for each matrix.
     fn none(batch: &Dims) -> Self {
         PerLine { numbers: &[], each: 0, steps: Dims::from_elem(0, batch.len()) }
     }
 
-    /// What an input of these dimensions says: one number, one for each line, or such for every
-    /// matrix of a batch.
+    /// Checks the dimensions of an input: one number, one per line, or a list of either for each
+    /// matrix of the batch.
     pub(in crate::ops) fn new(
         what: &str,
-        (numbers, dims): (&'a [T], &[usize]),
+        numbers: &'a [T],
+        dims: &[usize],
         lines: Lines,
         batch: &Dims,
     ) -> Result<Self, KernelError> {
@@ -122,23 +123,23 @@ impl<'a, T> PerLine<'a, T> {
         &self.numbers[shapes.start(&self.steps, index)..][..self.each]
     }
 
-    /// Whether all matrices have the same.
+    /// Whether all matrices share their numbers.
     pub(in crate::ops) fn are_shared(&self) -> bool {
         self.steps.iter().all(|step| *step == 0)
     }
 }
 
 impl MatMulInteger {
-    /// The bits of an operand, from its first element on.
+    /// Returns the bytes of an operand, from its first element on.
     fn bits<'a>(&self, call: &Call<'a>, operand: usize) -> Result<&'a [u8], KernelError> {
         Ok(if self.is_signed[operand] {
-            bytemuck::cast_slice(call.strided::<i8>(operand)?)
+            bytemuck::cast_slice(call.strided_slice::<i8>(operand)?)
         } else {
-            call.strided::<u8>(operand)?
+            call.strided_slice::<u8>(operand)?
         })
     }
 
-    /// The zero points of an operand.
+    /// Returns the zero points of an operand.
     fn points<'a>(
         &self,
         call: &Call<'a>,
@@ -155,13 +156,13 @@ impl MatMulInteger {
             (false, DataType::Uint8) => call.slice::<u8>(index)?,
             _ => fail!("input {index} is the zero point of input {operand}, but has another type"),
         };
-        PerLine::new("zero points", (bits, view.dims()), lines, batch)
+        PerLine::new("zero points", bits, view.dims(), lines, batch)
     }
 }
 
 impl Kernel for MatMulInteger {
     fn memory(&self) -> MemoryRules {
-        MemoryRules { strided: Inputs::at(&[0, 1]), ..MemoryRules::default() }
+        MemoryRules { strided: Inputs::from_positions(&[0, 1]), ..MemoryRules::default() }
     }
 
     fn describe(&self) -> String {
@@ -171,12 +172,12 @@ impl Kernel for MatMulInteger {
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let packed = self.packed.as_ref().map(|packed| [packed.depth, packed.cols]);
-        let shapes = Shapes::strided(call, packed, self.trans_b)?;
+        let shapes = Shapes::from_call(call, packed, self.trans_b)?;
         let (mut m, n, k) = (shapes.rows, shapes.cols, shapes.depth);
         let a_points = self.points(call, 0, Lines::Rows(m), &shapes.batch)?;
         let b_points = self.points(call, 1, Lines::Columns(n), &shapes.batch)?;
         let mut count = shapes.count();
-        // All rows of a batch meet one matrix.
+        // All rows of a batch are multiplied by one matrix.
         let is_one_product = shapes.left_is_one_matrix()
             && shapes.b.steps.iter().all(|step| *step == 0)
             && (a_points.each <= 1 && a_points.are_shared() && b_points.are_shared());
@@ -292,7 +293,8 @@ mod tests {
         assert_eq!(found[0].view().as_slice::<i32>().unwrap(), [5 + 254, -3 * 128 + 20 + 5 * 127]);
     }
 
-    /// Leading dimensions of both operands broadcast, and each matrix has its own zero points.
+    /// Checks that batch dimensions of both operands broadcast, and that each matrix has its own
+    /// zero points.
     #[test]
     fn batches_broadcast() {
         let (a, a_is) = any_bytes(&[2, 1, 3, 4], false, 1);

@@ -1,10 +1,10 @@
-//! Functions of elements of images whose channels come last.
+//! Pointwise kernels over images with channels last.
 //!
-//! Whatever the order, each element is computed from the elements at its place. So the kernel of a
-//! function runs as it is, over pixels instead of planes: dimensions `[images, channels, spatial…]`
-//! become `[images, spatial…, pitch]`, in which the value is dense. What broadcasts gets the same
-//! axes; channels of it that are as many as those of the result are filled up to the pitch, also a
-//! single one, as operands must span all lanes of the result together.
+//! A pointwise kernel computes each element from those at its position, in any order. So it runs
+//! unchanged over pixels: dimensions `[images, channels, spatial…]` become `[images, spatial…,
+//! pitch]`, in which the value is dense. Broadcast operands get the same axes. Their channels are
+//! padded to the pitch if they are as many as those of the result, even a single one, as an operand
+//! must cover all lanes of the result together.
 
 use std::mem::take;
 
@@ -18,7 +18,7 @@ use crate::ops::tensor::moves::copy_images;
 use crate::random::Draws;
 use crate::scratch::Contents;
 
-/// A kernel that computes each element from those at its place.
+/// Kernel that computes each element from those at its position.
 pub(crate) struct OverImages(pub(crate) Box<dyn Kernel>);
 
 impl Kernel for OverImages {
@@ -36,7 +36,7 @@ impl Kernel for OverImages {
         };
         let images = Images::new(dims);
         let operands: OperandList<'_> = take(&mut call.operands);
-        let found: SmallVec<[Option<Found<'_>>; 6]> = operands
+        let found: SmallVec<[Option<PixelOperand<'_>>; 6]> = operands
             .iter()
             .map(|operand| match operand {
                 Operand::Tensor(view) => images.find(call, view).map(Some),
@@ -54,8 +54,8 @@ impl Kernel for OverImages {
     }
 }
 
-/// Runs `body` on the first input over pixels, in a call whose first output has the axes of pixels
-/// as well. That has its channels last.
+/// Runs `body` on the first input over pixels, in a call whose first output has channels last and
+/// the same axes.
 pub(in crate::ops) fn over_pixels(
     call: &mut Call<'_>,
     body: impl FnOnce(&mut Call<'_>, &TensorView<'_>) -> Result<(), KernelError>,
@@ -68,7 +68,7 @@ pub(in crate::ops) fn over_pixels(
     into_pixels(call, SmallVec::new(), |inner| body(inner, &x))
 }
 
-/// Runs `body` in a call with these operands whose first output is that of `call` over pixels.
+/// Runs `body` on `operands`, in a call whose first output is that of `call` over pixels.
 fn into_pixels(
     call: &mut Call<'_>,
     operands: OperandList<'_>,
@@ -93,7 +93,7 @@ fn into_pixels(
         None => &mut bytes[..images.bytes()],
     };
     let mut shorter = SmallVec::new();
-    // One by one, as their lifetimes become that of the target.
+    // Moved one by one, as their lifetimes are shortened to that of the target.
     for operand in operands {
         shorter.push(operand);
     }
@@ -114,27 +114,27 @@ fn into_pixels(
     body(&mut inner)?;
     drop(inner);
     if let Some(apart) = apart {
-        copy_images(exec.pool, dims, (&apart, &images.own), (bytes, laid.layout))?;
+        copy_images(exec.pool, dims, &apart, &images.own, bytes, laid.layout)?;
     }
     Ok(())
 }
 
-/// An operand over pixels.
-struct Found<'v> {
+/// Operand over pixels.
+struct PixelOperand<'v> {
     dims: Dims,
     bytes: Contents<'v, u8>,
 }
 
-impl Found<'_> {
+impl PixelOperand<'_> {
     fn view(&self) -> Result<TensorView<'_>, KernelError> {
         Ok(TensorView::over(DataType::Float, &self.dims, &self.bytes)?)
     }
 }
 
-/// Images of floats over pixels.
+/// Shape of images of floats over pixels.
 struct Images<'a> {
     dims: &'a Dims,
-    /// How a value of its own lies.
+    /// Layout of a value in memory of its own.
     own: Layout,
     /// `[images, spatial…, pitch]`
     pixels: Dims,
@@ -154,9 +154,9 @@ impl Images<'_> {
         self.pixels.iter().product::<usize>() * size_of::<f32>()
     }
 
-    /// The dimensions of an operand with as many axes as the result has, and where its elements lie
-    /// along them.
-    fn aligned(&self, view: &TensorView<'_>) -> (Dims, Layout) {
+    /// Returns dimensions and layout of an operand with leading axes added up to the rank of the
+    /// result.
+    fn align(&self, view: &TensorView<'_>) -> (Dims, Layout) {
         let added = self.dims.len().saturating_sub(view.rank());
         let dims = std::iter::repeat_n(1, added).chain(view.dims().iter().copied()).collect();
         let mut strides = Strides::from_elem(0, added);
@@ -164,24 +164,28 @@ impl Images<'_> {
         (dims, Layout { offset: view.offset(), strides })
     }
 
-    /// Whether an operand of so many channels gives each lane of the result its own element, those
-    /// beside the channels included.
+    /// Whether an operand with that many channels has an element for each lane of the result,
+    /// padding included.
     fn fills_lanes(&self, channels: usize) -> bool {
         channels != 1 || self.dims[1] == 1
     }
 
-    /// An operand where it lies, or a copy of one whose elements do not lie as they are wanted.
-    fn find<'v>(&self, call: &Call<'_>, view: &TensorView<'v>) -> Result<Found<'v>, KernelError> {
+    /// Returns an operand in place if its layout fits, else a copy.
+    fn find<'v>(
+        &self,
+        call: &Call<'_>,
+        view: &TensorView<'v>,
+    ) -> Result<PixelOperand<'v>, KernelError> {
         let ViewData::Bytes(data) = view.data() else {
             fail!("strings are not supported");
         };
-        let (dims, from) = self.aligned(view);
+        let (dims, from) = self.align(view);
         if let Some(bytes) = self.in_place(&dims, &from, view, data) {
             let is_whole = dims == *self.dims;
             let dims = if is_whole { self.pixels.clone() } else { channels_last(&dims).collect() };
-            return Ok(Found { dims, bytes: Contents::Borrowed(bytes) });
+            return Ok(PixelOperand { dims, bytes: Contents::Borrowed(bytes) });
         }
-        // Channels are filled up where they do not broadcast.
+        // Channels that do not broadcast are padded.
         let mut pixels: Dims = channels_last(&dims).collect();
         let rank = pixels.len();
         if self.fills_lanes(dims[1]) {
@@ -189,12 +193,12 @@ impl Images<'_> {
         }
         let mut copy = call.scratch::<u8>(pixels.iter().product::<usize>() * size_of::<f32>())?;
         let order: Dims = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
-        let to = Layout::dense(&pixels).transposed(&order);
-        copy_images(call.exec.pool, &dims, (data, &from), (&mut copy, &to))?;
-        Ok(Found { dims: pixels, bytes: Contents::Made(copy) })
+        let to = Layout::dense(&pixels).transpose(&order);
+        copy_images(call.exec.pool, &dims, data, &from, &mut copy, &to)?;
+        Ok(PixelOperand { dims: pixels, bytes: Contents::Made(copy) })
     }
 
-    /// The elements of an operand of these dimensions, if they lie as they are wanted.
+    /// Returns the elements of an operand in place, if their layout fits.
     fn in_place<'v>(
         &self,
         dims: &Dims,
@@ -212,7 +216,7 @@ impl Images<'_> {
     }
 }
 
-/// The axes with channels last.
+/// Yields the dimensions with channels last.
 fn channels_last(dims: &[usize]) -> impl Iterator<Item = usize> {
     std::iter::once(dims[0]).chain(dims[2..].iter().copied()).chain([dims[1]])
 }

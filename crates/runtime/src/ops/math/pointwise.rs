@@ -1,5 +1,5 @@
-//! Functions of elements that are all of one type: how operators become [`Pointwise`], and which
-//! kernel runs it.
+//! Pointwise operators on one element type: their lowering to [`Pointwise`], and selection of its
+//! kernel.
 
 use sardonyx_kernels::elementwise::{Binary, Side, Unary};
 use sardonyx_kernels::number::Number;
@@ -60,19 +60,19 @@ pub(super) const NUMERIC: &[DataType] = &[
     DataType::Uint64,
 ];
 
-/// A function of each element of the first input.
+/// Lowers a function of each element of the first input.
 pub(super) fn unary(site: &Site<'_>, types: &[DataType], op: Unary) -> Result<Op, BindError> {
-    one(site, types, Link::Unary(op), &[site.slot(0)?])
+    lower_link(site, types, Link::Unary(op), &[site.slot(0)?])
 }
 
-/// A function of each pair of elements of two inputs, which broadcast.
+/// Lowers a function of each pair of elements of two inputs, which broadcast.
 pub(super) fn binary(site: &Site<'_>, types: &[DataType], op: Binary) -> Result<Op, BindError> {
     let link = Link::Binary { op, side: Side::Left, other: 1 };
-    one(site, types, link, &[site.slot(0)?, site.slot(1)?])
+    lower_link(site, types, link, &[site.slot(0)?, site.slot(1)?])
 }
 
-/// One link on inputs that have one of some types.
-pub(super) fn one(
+/// Lowers one link on inputs of one of `types`.
+pub(super) fn lower_link(
     site: &Site<'_>,
     types: &[DataType],
     link: Link,
@@ -86,8 +86,8 @@ pub(super) fn one(
     Ok(Op::Pointwise(Box::new(Pointwise { elem, links: smallvec![link], operands })))
 }
 
-/// The kernel: one of its own for a single link, which is a little faster, and a fused one for
-/// several.
+/// Selects the kernel: one of its own for a single link, which is slightly faster, else a fused
+/// one.
 pub(crate) fn select(site: &Site<'_>, pointwise: &Pointwise) -> Result<Box<dyn Kernel>, BindError> {
     let elem = pointwise.elem;
     match &pointwise.links[..] {
@@ -95,7 +95,7 @@ pub(crate) fn select(site: &Site<'_>, pointwise: &Pointwise) -> Result<Box<dyn K
         [Link::Clip(given)] => {
             for_element!(site, elem, numeric, T => {
                 let [low, high] = limits::<T>(given)?;
-                Clip::<T>::between(low, high)
+                Clip::<T>::with_limits(low, high)
             })
         }
         [Link::Binary { op: Binary::PRelu, .. }] => {
@@ -105,13 +105,13 @@ pub(crate) fn select(site: &Site<'_>, pointwise: &Pointwise) -> Result<Box<dyn K
             for_element!(site, elem, numeric, T => Arithmetic::<T>::new(*op))
         }
         links => for_element!(site, elem, numeric, T => {
-            let links = links.iter().map(typed::<T>).collect::<Result<_, _>>()?;
+            let links = links.iter().map(with_type::<T>).collect::<Result<_, _>>()?;
             FusedPointwise::<T>::new(links)
         }),
     }
 }
 
-fn typed<T: Number + Element>(link: &Link) -> Result<fused_pointwise::Link<T>, BindError> {
+fn with_type<T: Number + Element>(link: &Link) -> Result<fused_pointwise::Link<T>, BindError> {
     Ok(match link {
         Link::Unary(op) => fused_pointwise::Link::Unary(*op),
         Link::Clip(given) => {
@@ -124,7 +124,7 @@ fn typed<T: Number + Element>(link: &Link) -> Result<fused_pointwise::Link<T>, B
     })
 }
 
-/// The limits of a `Clip`; those left out are the lowest and the highest number.
+/// Returns the limits of a `Clip`; a missing one is the lowest or highest number.
 pub(crate) fn limits<T: Number + Element>(
     [low, high]: &[Option<Tensor>; 2],
 ) -> Result<[T; 2], BindError> {

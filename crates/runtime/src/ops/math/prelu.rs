@@ -1,4 +1,4 @@
-//! PRelu: what is negative is multiplied by a slope, which broadcasts to the input.
+//! PRelu: multiplies negative elements by a slope, which broadcasts to the input.
 
 use std::marker::PhantomData;
 
@@ -13,7 +13,7 @@ use crate::error::{BindError, KernelError};
 use crate::kernel::{Call, Kernel, MemoryRules, Site};
 use crate::program::Op;
 
-/// See the module.
+/// Lowers `PRelu`.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     pointwise::binary(site, HIGH_PRECISION, Binary::PRelu)
 }
@@ -39,7 +39,7 @@ impl<T: Loops + Element> Kernel for PRelu<T> {
         }
         let exec = call.exec;
         let (x, slope) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
-        // The input does not broadcast, unlike those of other operators on two tensors.
+        // Unlike in other binary operators, the first input does not broadcast.
         let dims = Dims::from(call.tensor(0)?.dims());
         let (x_steps, slope_steps) = (steps(&dims, &dims)?, steps(call.tensor(1)?.dims(), &dims)?);
         let out = call.output_slice::<T>(0, &dims)?;

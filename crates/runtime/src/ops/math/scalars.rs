@@ -1,18 +1,18 @@
-//! Functions of single elements, one after the other, as one step.
+//! Sequence of functions of single elements, as one step.
 
 use crate::error::{BindError, KernelError};
 use crate::kernel::{Call, Kernel, Site};
 use crate::program::Scalars;
 use crate::registers::{ScalarCode, bytes_of, word_of};
 
-/// The kernel.
+/// Selects the kernel.
 pub(crate) fn select(site: &Site<'_>, scalars: &Scalars) -> Result<Box<dyn Kernel>, BindError> {
     let types = (0..scalars.operands.len()).map(|position| site.elem(position));
     let code = ScalarCode::new(scalars, types.collect::<Result<_, _>>()?)?;
     Ok(Box::new(ScalarStep { code }))
 }
 
-/// A step of functions of scalars.
+/// Step that computes scalar functions.
 struct ScalarStep {
     code: ScalarCode,
 }

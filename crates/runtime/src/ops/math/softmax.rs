@@ -1,4 +1,4 @@
-//! Softmax, LogSoftmax, Hardmax: what each element is among its neighbours along one axis.
+//! Softmax, LogSoftmax and Hardmax along one axis.
 
 use std::marker::PhantomData;
 
@@ -12,17 +12,17 @@ use crate::kernel::{Call, Kernel, MemoryRules, Site};
 use crate::ops::nn::images::{OverPixels, WithPixels};
 use crate::program::Images;
 
-/// `Hardmax`
+/// Binds `Hardmax`.
 pub(crate) fn bind_hardmax(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     bind(site, Softmax::Hardmax)
 }
 
-/// `LogSoftmax`
+/// Binds `LogSoftmax`.
 pub(crate) fn bind_log_softmax(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     bind(site, Softmax::LogSoftmax)
 }
 
-/// `Softmax`
+/// Binds `Softmax`.
 pub(crate) fn bind_softmax(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     bind(site, Softmax::Softmax)
 }
@@ -30,10 +30,10 @@ pub(crate) fn bind_softmax(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError
 fn bind(site: &Site<'_>, op: Softmax) -> Result<Box<dyn Kernel>, BindError> {
     let axis = site.need_int("axis")?;
     let rows: Result<Box<dyn Kernel>, BindError> = for_element!(site, site.elem(0)?, floats, T => AlongAxis::<T> { op, axis, elements: PhantomData });
-    Ok(WithPixels::alike(site, rows?, OverPixels::Softmax(op)))
+    Ok(WithPixels::with_same_order(site, rows?, OverPixels::Softmax(op)))
 }
 
-/// Over the channels of images there are loops over pixels.
+/// Returns how the kernel reads images: over channels there are loops for channels last.
 pub(crate) fn images(site: &Site<'_>) -> Images {
     let rank = site.shape(0).map(|shape| shape.len() as i64);
     match (site.int("axis"), rank) {
@@ -56,14 +56,16 @@ impl<T: FloatLoops + Element> Kernel for AlongAxis<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let exec = call.exec;
         if call.over.is_some() {
-            let sizes = around(dims_in_place(call)?, self.axis)?;
+            let sizes = split_at_axis(dims_in_place(call)?, self.axis)?;
+            call.reserve_slices::<T>(2 * sizes[1] * sizes[2])?;
             if let Some((_, x)) = call.in_place::<T>()? {
                 T::softmax_in_place(exec, self.op, sizes, x)?;
             }
             return Ok(());
         }
         let (x, dims) = (call.slice::<T>(0)?, Dims::from(call.tensor(0)?.dims()));
-        let sizes = around(&dims, self.axis)?;
+        let sizes = split_at_axis(&dims, self.axis)?;
+        call.reserve_slices::<T>(2 * sizes[1] * sizes[2])?;
         T::softmax(exec, self.op, sizes, x, call.output_slice::<T>(0, &dims)?)?;
         Ok(())
     }
@@ -73,8 +75,8 @@ impl<T: FloatLoops + Element> Kernel for AlongAxis<T> {
     }
 }
 
-/// How many elements are before an axis, along it, and after it.
-pub(in crate::ops) fn around(dims: &[usize], axis: i64) -> Result<[usize; 3], KernelError> {
+/// Returns the numbers of elements before an axis, along it, and after it.
+pub(in crate::ops) fn split_at_axis(dims: &[usize], axis: i64) -> Result<[usize; 3], KernelError> {
     let axis = normalize_axis(axis, dims.len())?;
     let product = |dims: &[usize]| dims.iter().product::<usize>();
     Ok([product(&dims[..axis]), dims[axis], product(&dims[axis + 1..])])

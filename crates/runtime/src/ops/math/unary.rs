@@ -1,5 +1,4 @@
-//! Operators on one tensor: functions, signs and rounding, activations, and turning truth values
-//! and bits.
+//! Unary operators: functions, signs and rounding, activations, logical and bitwise NOT.
 
 use std::marker::PhantomData;
 
@@ -64,22 +63,22 @@ rows! {
     lower_tanh: FLOATS, Unary::Tanh;
 }
 
-/// A float attribute that must be there; all of the activations have defaults.
+/// Returns a required float attribute; those of activations have defaults.
 pub(super) fn number(site: &Site<'_>, name: &str) -> Result<f32, BindError> {
     site.float(name).ok_or_else(|| BindError::Invalid(format!("attribute '{name}' is missing")))
 }
 
-/// `Celu`
+/// Lowers `Celu`.
 pub(crate) fn lower_celu(site: &Site<'_>) -> Result<Op, BindError> {
     pointwise::unary(site, FLOATS, Unary::Celu { alpha: number(site, "alpha")? })
 }
 
-/// `Elu`
+/// Lowers `Elu`.
 pub(crate) fn lower_elu(site: &Site<'_>) -> Result<Op, BindError> {
     pointwise::unary(site, FLOATS, Unary::Elu { alpha: number(site, "alpha")? })
 }
 
-/// `Gelu`
+/// Lowers `Gelu`.
 pub(crate) fn lower_gelu(site: &Site<'_>) -> Result<Op, BindError> {
     match site.string("approximate").as_deref() {
         None | Some("none") => pointwise::unary(site, FLOATS, Unary::Gelu),
@@ -90,7 +89,7 @@ pub(crate) fn lower_gelu(site: &Site<'_>) -> Result<Op, BindError> {
     }
 }
 
-/// `HardSigmoid`
+/// Lowers `HardSigmoid`.
 pub(crate) fn lower_hard_sigmoid(site: &Site<'_>) -> Result<Op, BindError> {
     pointwise::unary(
         site,
@@ -99,12 +98,12 @@ pub(crate) fn lower_hard_sigmoid(site: &Site<'_>) -> Result<Op, BindError> {
     )
 }
 
-/// `LeakyRelu`
+/// Lowers `LeakyRelu`.
 pub(crate) fn lower_leaky_relu(site: &Site<'_>) -> Result<Op, BindError> {
     pointwise::unary(site, FLOATS, Unary::LeakyRelu { alpha: number(site, "alpha")? })
 }
 
-/// `Selu`
+/// Lowers `Selu`.
 pub(crate) fn lower_selu(site: &Site<'_>) -> Result<Op, BindError> {
     pointwise::unary(
         site,
@@ -113,7 +112,7 @@ pub(crate) fn lower_selu(site: &Site<'_>) -> Result<Op, BindError> {
     )
 }
 
-/// `Shrink`: as in the reference, the numbers of an integer type are compared and moved as floats.
+/// Lowers `Shrink`. As in the reference, integers are compared and moved as floats.
 pub(crate) fn lower_shrink(site: &Site<'_>) -> Result<Op, BindError> {
     pointwise::unary(
         site,
@@ -122,17 +121,17 @@ pub(crate) fn lower_shrink(site: &Site<'_>) -> Result<Op, BindError> {
     )
 }
 
-/// `ThresholdedRelu`
+/// Lowers `ThresholdedRelu`.
 pub(crate) fn lower_thresholded_relu(site: &Site<'_>) -> Result<Op, BindError> {
     pointwise::unary(site, FLOATS, Unary::ThresholdedRelu { alpha: number(site, "alpha")? })
 }
 
-/// `BitwiseNot`
+/// Binds `BitwiseNot`.
 pub(crate) fn bind_bitwise_not(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, integers, T => BitwiseNot::<T> { elements: PhantomData })
 }
 
-/// A function of each element.
+/// Function of each element.
 pub(super) struct Map<T> {
     op: Unary,
     elements: PhantomData<T>,
@@ -175,8 +174,7 @@ impl<T: Integer + Arith + Element> Kernel for BitwiseNot<T> {
         let exec = call.exec;
         let (x, dims) = (call.slice::<T>(0)?, Dims::from(call.tensor(0)?.dims()));
         let (x_steps, repeated) = (steps(&dims, &dims)?, steps(&[], &dims)?);
-        // Exactly one of a bit and a set bit: -1 has all bits set, and wraps to that where there is
-        // no sign.
+        // XOR with all bits set, which is -1, wrapped for unsigned types.
         let ones = [Arith::sub(T::ZERO, T::ONE)];
         let out = call.output_slice::<T>(0, &dims)?;
         bitwise(

@@ -1,7 +1,7 @@
-//! Functions of the elements at the same place, such as new values of state variables, as one step:
+//! Functions of the elements at one position, such as new values of state variables, as one step:
 //! see [`update`](crate::rewrite::update).
 
-use sardonyx_kernels::TrainingLoops;
+use sardonyx_kernels::UpdateLoops;
 use sardonyx_kernels::elementwise::{self, MAX_RESULTS, Source};
 use sardonyx_tensor::{DataType, Dims, Element};
 use smallvec::SmallVec;
@@ -10,7 +10,7 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Operand, Target};
 use crate::program;
 
-/// The kernel.
+/// Selects the kernel.
 pub(crate) fn select(elements: &program::Elements) -> Result<Box<dyn Kernel>, BindError> {
     let Some(functions) = elements.functions() else {
         fail!("the functions of elements cannot be one step");
@@ -23,14 +23,13 @@ pub(crate) fn select(elements: &program::Elements) -> Result<Box<dyn Kernel>, Bi
 
 struct UpdateStep<T> {
     functions: elementwise::Update,
-    /// What functions read after the operands.
+    /// Constants that functions read, numbered after the operands.
     constants: Vec<T>,
-    /// Number of outputs. Each has the shape of the input at its position, and may be written over
-    /// that.
+    /// Number of outputs. Each has the shape of the input at its position, and may overwrite it.
     results: usize,
 }
 
-impl<T: Element + TrainingLoops> Kernel for UpdateStep<T> {
+impl<T: Element + UpdateLoops> Kernel for UpdateStep<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let exec = call.exec;
         let dims = self.dims(call)?;
@@ -70,7 +69,7 @@ impl<T: Element + TrainingLoops> Kernel for UpdateStep<T> {
     }
 }
 
-impl<T: Element + TrainingLoops> UpdateStep<T> {
+impl<T: Element + UpdateLoops> UpdateStep<T> {
     fn new(
         elements: &program::Elements,
         functions: elementwise::Update,
@@ -80,7 +79,7 @@ impl<T: Element + TrainingLoops> UpdateStep<T> {
         Ok(UpdateStep { functions, constants, results: elements.results.len() })
     }
 
-    /// The dimensions of all outputs.
+    /// Returns the dimensions of all outputs.
     fn dims(&self, call: &Call<'_>) -> Result<Dims, KernelError> {
         match call.targets.first() {
             Some(Target::Planned { dims, .. }) => Ok((*dims).clone()),

@@ -1,5 +1,4 @@
-//! Operators on any number of tensors: the largest, the smallest, the sum and the mean of each
-//! place.
+//! Operators on any number of tensors: element-wise maximum, minimum, sum and mean.
 
 use std::marker::PhantomData;
 
@@ -15,37 +14,37 @@ use crate::error::{BindError, KernelError};
 use crate::kernel::{Call, Kernel, MemoryRules, Site};
 use crate::program::Op;
 
-/// `Max`: of two tensors as other operators on two.
+/// Lowers `Max` of two tensors to a binary operator.
 pub(crate) fn lower_max(site: &Site<'_>) -> Result<Op, BindError> {
     two_or_opaque(site, NUMERIC, Binary::Max)
 }
 
-/// `Max` of one tensor, or of more than two.
+/// Binds `Max` of one tensor, or of more than two.
 pub(crate) fn bind_max(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, numeric, T => Variadic::<T>::new(Binary::Max))
 }
 
-/// `Min`: of two tensors as other operators on two.
+/// Lowers `Min` of two tensors to a binary operator.
 pub(crate) fn lower_min(site: &Site<'_>) -> Result<Op, BindError> {
     two_or_opaque(site, NUMERIC, Binary::Min)
 }
 
-/// `Min` of one tensor, or of more than two.
+/// Binds `Min` of one tensor, or of more than two.
 pub(crate) fn bind_min(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, numeric, T => Variadic::<T>::new(Binary::Min))
 }
 
-/// `Sum`: of two tensors as other operators on two.
+/// Lowers `Sum` of two tensors to a binary operator.
 pub(crate) fn lower_sum(site: &Site<'_>) -> Result<Op, BindError> {
     two_or_opaque(site, FLOATS, Binary::Add)
 }
 
-/// `Sum` of one tensor, or of more than two.
+/// Binds `Sum` of one tensor, or of more than two.
 pub(crate) fn bind_sum(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, floats, T => Variadic::<T>::new(Binary::Add))
 }
 
-/// `Mean`
+/// Binds `Mean`.
 pub(crate) fn bind_mean(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, floats, T => Variadic::<T> { mean: true, ..Variadic::new(Binary::Add) })
 }
@@ -71,8 +70,8 @@ impl<T> Variadic<T> {
 }
 
 impl<T: Loops + Element> Kernel for Variadic<T> {
-    /// Only the first two, which may change places: sums of floats depend on the order, and that
-    /// must not depend on where values lie.
+    /// Allows reuse of the first two inputs, which commute: a float sum depends on the order, which
+    /// must not depend on memory.
     fn memory(&self) -> MemoryRules {
         MemoryRules { in_place: &[0, 1], ..MemoryRules::default() }
     }

@@ -1,21 +1,21 @@
-//! GatherBlockQuantized: slices of a tensor of few bits, as floats.
+//! GatherBlockQuantized: gathers slices of a tensor of few bits and dequantizes them.
 
 use sardonyx_kernels::quantized::{Slices, Zeros};
 use sardonyx_tensor::shape::normalize_axis;
 use sardonyx_tensor::{DataType, Dims};
 
-use super::codes;
+use super::codes::codes;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::narrow::{narrow, numbers};
-use crate::ops::quantization::split;
+use crate::ops::quantization::split_at_axis;
 
 const DATA: usize = 0;
 const INDICES: usize = 1;
 const SCALES: usize = 2;
 const ZEROS: usize = 3;
 
-/// `GatherBlockQuantized`
+/// Binds `GatherBlockQuantized`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (data, elem) = (site.elem(DATA)?, site.elem(SCALES)?);
     if !matches!(data, DataType::Uint8 | DataType::Uint4 | DataType::Int4) {
@@ -47,7 +47,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 
 struct GatherBlockQuantized {
     elem: DataType,
-    /// Of an element, which is less than 8 in a byte that holds several.
+    /// Bits of an element, fewer than 8 where a byte holds several.
     bits: usize,
     block: usize,
     gather_axis: i64,
@@ -72,7 +72,7 @@ impl Kernel for GatherBlockQuantized {
             }
             dims[cut] *= 8 / self.bits;
         }
-        let (taken, cut_at) = (split(&dims, axis), split(&dims, cut));
+        let (taken, cut_at) = (split_at_axis(&dims, axis), split_at_axis(&dims, cut));
         let blocks = dims[cut].div_ceil(self.block);
         let mut scale_dims = dims.clone();
         scale_dims[cut] = blocks;
@@ -85,7 +85,7 @@ impl Kernel for GatherBlockQuantized {
             None => Zeros::One(0.0),
             Some(view) => {
                 let codes = codes(view, self.bits)?;
-                // Bytes that hold several begin anew with each row of blocks.
+                // Packed zero points start at a new byte for each row of blocks.
                 let row = if is_bytes { blocks.max(1) } else { scales.len().max(1) };
                 let rows = scales.len() / row;
                 let bytes = rows * (row * codes.bits).div_ceil(8);

@@ -1,11 +1,11 @@
-//! MatMulNBits: a product with a matrix of few bits. Some columns at a time become floats, so that
-//! what that takes does not grow with their number.
+//! MatMulNBits: product with a matrix of few bits. Dequantizes some columns at a time, so that
+//! memory does not grow with their number.
 
 use sardonyx_kernels::gemm::{Bias, Epilogue, Lhs, MatRef, Rhs, gemm, gemm_scratch};
 use sardonyx_kernels::quantized::{Columns, Zeros};
 use sardonyx_tensor::{DataType, Dims, TensorView};
 
-use super::codes;
+use super::codes::codes;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::narrow::{narrow, numbers};
@@ -17,11 +17,11 @@ const ZEROS: usize = 3;
 const GROUPS: usize = 4;
 const BIAS: usize = 5;
 
-/// Limit: floats that columns become at a time. They are read from a cache while rows meet them,
-/// and scratch memory does not grow with the matrix.
+/// Limit: floats that columns are dequantized to at a time. They stay in a cache during the
+/// product, and scratch memory does not grow with the matrix.
 const MOST_FLOATS: usize = 1 << 18;
 
-/// `MatMulNBits`
+/// Binds `MatMulNBits`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let size = |name: &str| {
         let given = site.need_int(name)?;
@@ -57,12 +57,12 @@ struct MatMulNBits {
     depth: usize,
     cols: usize,
     bits: usize,
-    /// Elements of a block.
+    /// Number of elements of a block.
     block: usize,
 }
 
 impl MatMulNBits {
-    /// The zero points of all blocks.
+    /// Returns the zero points of all blocks.
     fn zeros<'a>(
         &self,
         view: Option<&TensorView<'a>>,
@@ -86,7 +86,7 @@ impl MatMulNBits {
         Ok(Zeros::Rows(codes))
     }
 
-    /// The product in floats.
+    /// Computes the product in floats.
     fn product(
         &self,
         call: &Call<'_>,

@@ -6,7 +6,7 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::text::texts;
 
-/// `MurmurHash3`
+/// Binds `MurmurHash3`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let elem = site.elem(0)?;
     let bytes = match elem {
@@ -17,15 +17,15 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     };
     let seed = site.need_int("seed")?;
     let is_positive = site.need_int("positive")? != 0;
-    // The seed is the 32 bits of the attribute, whatever its sign.
+    // The seed is the low 32 bits of the attribute, of any sign.
     Ok(Box::new(MurmurHash3 { bytes, seed: seed as u32, is_positive }))
 }
 
 struct MurmurHash3 {
-    /// Of an element; `None` for strings.
+    /// Size of an element in bytes; `None` for strings.
     bytes: Option<usize>,
     seed: u32,
-    /// Whether hashes have no sign.
+    /// Whether hashes are unsigned.
     is_positive: bool,
 }
 
@@ -62,18 +62,18 @@ impl Kernel for MurmurHash3 {
     }
 }
 
-/// The 32-bit form of MurmurHash3.
+/// Computes the 32-bit MurmurHash3.
 fn hash(bytes: &[u8], seed: u32) -> u32 {
     let (blocks, rest) = bytes.as_chunks::<4>();
     let mut state = seed;
     for block in blocks {
-        state ^= mixed(u32::from_le_bytes(*block));
+        state ^= mix(u32::from_le_bytes(*block));
         state = state.rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
     }
     let mut last = [0; 4];
     last[..rest.len()].copy_from_slice(rest);
-    state ^= mixed(u32::from_le_bytes(last));
-    // As far as it goes into the hash, a length has 32 bits.
+    state ^= mix(u32::from_le_bytes(last));
+    // The hash takes the low 32 bits of a length.
     state ^= bytes.len() as u32;
     state ^= state >> 16;
     state = state.wrapping_mul(0x85eb_ca6b);
@@ -82,8 +82,8 @@ fn hash(bytes: &[u8], seed: u32) -> u32 {
     state ^ state >> 16
 }
 
-/// What a block of four bytes adds to the state: nothing if all are zero.
-fn mixed(block: u32) -> u32 {
+/// Mixes a block of four bytes before it is added to the state; zero stays zero.
+fn mix(block: u32) -> u32 {
     block.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593)
 }
 
@@ -94,10 +94,12 @@ mod tests {
 
     use crate::ops::testing::{run_of, strings, tensor};
 
-    fn hashed(x: &Tensor, attributes: &[(&'static str, i64)]) -> Tensor {
+    fn hash(x: &Tensor, attributes: &[(&'static str, i64)]) -> Tensor {
         let defaults = [("seed", 0), ("positive", 1)];
-        let given = |name| attributes.iter().find(|(other, _)| *other == name);
-        let all = defaults.map(|(name, value)| (name, Int(given(name).map_or(value, |one| one.1))));
+        let all = defaults.map(|(name, value)| {
+            let given = attributes.iter().find(|(other, _)| *other == name);
+            (name, Int(given.map_or(value, |(_, value)| *value)))
+        });
         let form = ("com.microsoft", "MurmurHash3", 1);
         run_of(form, &all, &[Some(x)], &[], 1).unwrap().remove(0)
     }
@@ -106,12 +108,12 @@ mod tests {
     fn hashes_are_those_of_the_published_algorithm() {
         let texts = strings(&[5], &["", "a", "abc", "abcd", "hello, world"]);
         let expected: [u32; 5] = [0, 0x3c25_69b2, 0xb3dd_93fa, 0x43ed_676a, 0x149b_bb7f];
-        assert_eq!(hashed(&texts, &[]), tensor(&[5], &expected));
+        assert_eq!(hash(&texts, &[]), tensor(&[5], &expected));
         let signed = expected.map(|hash| hash as i32);
-        assert_eq!(hashed(&texts, &[("positive", 0)]), tensor(&[5], &signed));
-        assert_eq!(hashed(&strings(&[1], &[""]), &[("seed", 1)]), tensor(&[1], &[0x514e_28b7_u32]));
+        assert_eq!(hash(&texts, &[("positive", 0)]), tensor(&[5], &signed));
+        assert_eq!(hash(&strings(&[1], &[""]), &[("seed", 1)]), tensor(&[1], &[0x514e_28b7_u32]));
         // Numbers are their bytes.
         let number = u32::from_le_bytes(*b"abcd");
-        assert_eq!(hashed(&tensor(&[1], &[number]), &[]), tensor(&[1], &[0x43ed_676a_u32]));
+        assert_eq!(hash(&tensor(&[1], &[number]), &[]), tensor(&[1], &[0x43ed_676a_u32]));
     }
 }

@@ -1,4 +1,4 @@
-//! Attributes that are lists, and what they say together with the input.
+//! Lists among attributes, and checks of their lengths against the input.
 
 use sardonyx_kernels::ml::PostTransform;
 use sardonyx_kernels::number::Number;
@@ -8,7 +8,7 @@ use sardonyx_ops::AttrValue;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::Site;
 
-/// The floats of an attribute; none if the node does not have it.
+/// Returns the floats of an attribute; none if it is missing.
 pub(super) fn floats(site: &Site<'_>, name: &str) -> Result<Vec<f32>, BindError> {
     match site.attributes.get(name) {
         Some(AttrValue::Floats(list)) => Ok(list.into_owned()),
@@ -17,12 +17,12 @@ pub(super) fn floats(site: &Site<'_>, name: &str) -> Result<Vec<f32>, BindError>
     }
 }
 
-/// The same as reals of a type.
+/// Converts floats to a type.
 pub(super) fn reals<R: Number>(list: &[f32]) -> Vec<R> {
     list.iter().map(|number| R::from_f64(f64::from(*number))).collect()
 }
 
-/// The integers of an attribute; none if the node does not have it.
+/// Returns the integers of an attribute; none if it is missing.
 pub(super) fn ints(site: &Site<'_>, name: &str) -> Result<Vec<i64>, BindError> {
     match site.attributes.get(name) {
         Some(AttrValue::Ints(list)) => Ok(list.into_owned()),
@@ -31,7 +31,7 @@ pub(super) fn ints(site: &Site<'_>, name: &str) -> Result<Vec<i64>, BindError> {
     }
 }
 
-/// The strings of an attribute; none if the node does not have it.
+/// Returns the strings of an attribute; none if it is missing.
 pub(super) fn strings(site: &Site<'_>, name: &str) -> Result<Vec<Box<[u8]>>, BindError> {
     match site.attributes.get(name) {
         Some(AttrValue::Strings(list)) => {
@@ -42,7 +42,7 @@ pub(super) fn strings(site: &Site<'_>, name: &str) -> Result<Vec<Box<[u8]>>, Bin
     }
 }
 
-/// What `post_transform` may be. `TreeEnsemble` counts them from 0.
+/// Values of `post_transform`, in the order by which `TreeEnsemble` numbers them.
 pub(super) const TRANSFORMS: [(&str, PostTransform); 5] = [
     ("NONE", PostTransform::None),
     ("SOFTMAX", PostTransform::Softmax),
@@ -51,12 +51,13 @@ pub(super) const TRANSFORMS: [(&str, PostTransform); 5] = [
     ("PROBIT", PostTransform::Probit),
 ];
 
-/// The attribute `post_transform` of all other operators.
+/// Returns the attribute `post_transform`, which is a string in all operators except
+/// `TreeEnsemble`.
 pub(super) fn post_transform(site: &Site<'_>) -> Result<PostTransform, BindError> {
-    site.named("post_transform", &TRANSFORMS)
+    site.find_named("post_transform", &TRANSFORMS)
 }
 
-/// How many features a row of the input has, if that is known: the size of its last axis.
+/// Returns the number of features of a row, which is the size of the last axis, if known.
 pub(super) fn known_features(site: &Site<'_>) -> Option<usize> {
     match site.shape(0)?.last() {
         Some(Dim::Known(count)) => usize::try_from(*count).ok(),
@@ -64,12 +65,12 @@ pub(super) fn known_features(site: &Site<'_>) -> Option<usize> {
     }
 }
 
-/// How many features a row has. A scalar is one.
+/// Returns the number of features of a row; 1 for a scalar.
 pub(super) fn features(dims: &[usize]) -> usize {
     dims.last().copied().unwrap_or(1)
 }
 
-/// Demands of an attribute that it has one number, or one for each feature.
+/// Refuses an attribute that has neither one number nor one for each feature.
 pub(super) fn demand_per_feature(
     name: &str,
     len: usize,
@@ -83,7 +84,7 @@ pub(super) fn demand_per_feature(
     Ok(())
 }
 
-/// Rows and columns of a matrix. A vector is one row.
+/// Returns the rows and columns of a matrix. A vector is one row.
 pub(super) fn rows_and_columns(dims: &[usize]) -> Result<[usize; 2], KernelError> {
     match dims {
         [columns] => Ok([1, *columns]),

@@ -1,4 +1,4 @@
-//! From columns of data to features.
+//! Preprocessing of features: scaling, normalizing, imputing, encoding.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ use crate::ops::math::for_element;
 use crate::ops::tensor::gather::Pick;
 use crate::ops::tensor::moves::move_elements;
 
-/// `Scaler`
+/// Binds `Scaler`.
 pub(crate) fn bind_scaler(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let list = |name: &str, default: f32| {
         let mut list = floats(site, name)?;
@@ -59,10 +59,10 @@ impl<T: FeatureLoops + Element> Kernel for Scaler<T> {
     }
 }
 
-/// `Normalizer`
+/// Binds `Normalizer`.
 pub(crate) fn bind_normalizer(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let norms = [("MAX", RowNorm::Max), ("L1", RowNorm::L1), ("L2", RowNorm::L2)];
-    let norm = site.named("norm", &norms)?;
+    let norm = site.find_named("norm", &norms)?;
     for_element!(site, site.elem(0)?, [f32, f64, i32, i64], T => Normalizer::<T> {
         norm,
         elements: std::marker::PhantomData,
@@ -87,7 +87,7 @@ impl<T: FeatureLoops + Element> Kernel for Normalizer<T> {
     }
 }
 
-/// `Binarizer`
+/// Binds `Binarizer`.
 pub(crate) fn bind_binarizer(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let threshold = site.float("threshold").unwrap_or(0.0);
     for_element!(site, site.elem(0)?, [f32, f64, i32, i64], T => Binarizer::<T> {
@@ -113,7 +113,7 @@ impl<T: FeatureLoops + Element> Kernel for Binarizer<T> {
     }
 }
 
-/// `Imputer`
+/// Binds `Imputer`.
 pub(crate) fn bind_imputer(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let names = ["imputed_value_floats", "imputed_value_int64s"];
     let (of_floats, of_ints) = (floats(site, names[0])?, ints(site, names[1])?);
@@ -131,11 +131,11 @@ pub(crate) fn bind_imputer(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError
     let is_of_floats = name == names[0];
     for_element!(site, site.elem(0)?, [f32, f64, i32, i64], T => {
         let numbers: Vec<Option<T>> = if is_of_floats {
-            of_floats.iter().map(|number| of_float(*number)).collect()
+            of_floats.iter().map(|number| convert_float(*number)).collect()
         } else {
-            of_ints.iter().map(|number| of_int(*number)).collect()
+            of_ints.iter().map(|number| convert_int(*number)).collect()
         };
-        let missing = if is_of_floats { of_float(replaced_float) } else { of_int(replaced_int) };
+        let missing = if is_of_floats { convert_float(replaced_float) } else { convert_int(replaced_int) };
         let Some(numbers) = numbers.into_iter().collect::<Option<Vec<T>>>() else {
             fail!("attribute '{name}' has an element out of range of {}", T::DATA_TYPE);
         };
@@ -143,17 +143,17 @@ pub(crate) fn bind_imputer(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError
     })
 }
 
-/// A float in an element type; `None` if an integer type does not hold it.
-fn of_float<T: Number>(number: f32) -> Option<T> {
+/// Converts a float to an element type; `None` if an integer type cannot represent it.
+fn convert_float<T: Number>(number: f32) -> Option<T> {
     let wide = f64::from(number);
     let made = T::from_f64(wide);
     (T::IS_FLOAT || made.to_f64() == wide).then_some(made)
 }
 
-/// An integer in an element type; `None` if an integer type does not hold it.
-fn of_int<T: Number + Element>(number: i64) -> Option<T> {
+/// Converts an integer to an element type; `None` if an integer type cannot represent it.
+fn convert_int<T: Number + Element>(number: i64) -> Option<T> {
     match T::DATA_TYPE {
-        // The way over f64 would round it.
+        // A conversion by way of f64 would round.
         DataType::Int64 => Some(bytemuck::cast_slice::<i64, T>(&[number])[0]),
         DataType::Int32 => i32::try_from(number).ok().map(|number| T::from_f64(f64::from(number))),
         _ => Some(T::from_f64(number as f64)),
@@ -161,9 +161,9 @@ fn of_int<T: Number + Element>(number: i64) -> Option<T> {
 }
 
 struct Imputer<T> {
-    /// The attribute that has the numbers.
+    /// Attribute that holds the numbers.
     name: &'static str,
-    /// `None` if no element can be missing.
+    /// Marker of missing elements; `None` if no element can be missing.
     missing: Option<T>,
     numbers: Vec<T>,
 }
@@ -186,7 +186,7 @@ impl<T: FeatureLoops + Element> Kernel for Imputer<T> {
     }
 }
 
-/// `OneHotEncoder`
+/// Binds `OneHotEncoder`.
 pub(crate) fn bind_one_hot_encoder(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (numbers, texts) = (ints(site, "cats_int64s")?, strings(site, "cats_strings")?);
     let (name, keys) = match (numbers.is_empty(), texts.is_empty()) {
@@ -205,7 +205,7 @@ pub(crate) fn bind_one_hot_encoder(site: &Site<'_>) -> Result<Box<dyn Kernel>, B
 struct OneHot {
     table: Table,
     categories: usize,
-    /// Whether an element may be of no category.
+    /// Whether an element may have no category.
     allows_none: bool,
 }
 
@@ -233,7 +233,7 @@ impl Kernel for OneHot {
     }
 }
 
-/// `ArrayFeatureExtractor`
+/// Binds `ArrayFeatureExtractor`.
 pub(crate) fn bind_array_feature_extractor(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(Extractor))
 }
@@ -249,7 +249,7 @@ impl Kernel for Extractor {
         };
         let mut dims = Dims::from(outer);
         if dims.is_empty() {
-            // A vector is one row of a matrix.
+            // A vector becomes one row of a matrix.
             dims.push(1);
         }
         let split = [dims.iter().product(), *axis, 1];
@@ -263,7 +263,7 @@ impl Kernel for Extractor {
     }
 }
 
-/// `FeatureVectorizer`
+/// Binds `FeatureVectorizer`.
 pub(crate) fn bind_feature_vectorizer(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let lengths = ints(site, "inputdimensions")?;
     if !lengths.is_empty() && lengths.len() != site.inputs.len() {
@@ -287,7 +287,7 @@ pub(crate) fn bind_feature_vectorizer(site: &Site<'_>) -> Result<Box<dyn Kernel>
 }
 
 struct Vectorizer<T> {
-    /// How many columns each input becomes; as many as it has if there are none here.
+    /// Number of columns of each input; empty if inputs keep theirs.
     counts: Vec<usize>,
     elements: std::marker::PhantomData<fn() -> T>,
 }

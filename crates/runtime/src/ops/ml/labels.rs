@@ -1,4 +1,4 @@
-//! The labels of classifiers: integers or strings.
+//! Labels of classifiers: integers or strings.
 
 use sardonyx_tensor::Dims;
 
@@ -7,16 +7,16 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Site};
 use crate::ops::text::set_texts;
 
-/// What classes are called.
+/// Labels of classes.
 pub(super) enum Labels {
-    /// Their numbers; none if classes are called by their position.
+    /// Integers; none if classes have their position as label.
     Ints(Vec<i64>),
     Texts(Vec<Box<[u8]>>),
 }
 
 impl Labels {
-    /// Those of a node whose attribute of integers has that name.
-    pub(super) fn of(site: &Site<'_>, integers: &'static str) -> Result<Labels, BindError> {
+    /// Reads the labels of a node. `integers` is the name of the attribute for integers.
+    pub(super) fn read(site: &Site<'_>, integers: &'static str) -> Result<Labels, BindError> {
         let numbers = ints(site, integers)?;
         let texts = strings(site, "classlabels_strings")?;
         match (numbers.is_empty(), texts.is_empty()) {
@@ -35,7 +35,7 @@ impl Labels {
         }
     }
 
-    /// The labels by position, where class 0 is that of what the only label does not fit.
+    /// Adds a class 0 for inputs outside of the only labelled class.
     pub(super) fn with_other(self) -> Labels {
         match self {
             Labels::Ints(labels) => Labels::Ints(vec![0, labels.first().copied().unwrap_or(1)]),
@@ -46,7 +46,7 @@ impl Labels {
         }
     }
 
-    /// Gives the labels of the classes at some positions as the first output.
+    /// Writes the labels of classes as the first output.
     pub(super) fn write(&self, call: &mut Call<'_>, classes: &[i64]) -> Result<(), KernelError> {
         if !call.has_output(0) {
             return Ok(());

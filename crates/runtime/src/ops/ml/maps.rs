@@ -1,4 +1,4 @@
-//! Maps and vocabularies.
+//! Operators on maps and vocabularies.
 
 use std::borrow::Cow;
 
@@ -17,49 +17,49 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::text::set_texts;
 
-/// The value of strings that no key is.
+/// Returns the default of string values, for unknown keys.
 fn default_text(site: &Site<'_>) -> Box<[u8]> {
     site.bytes("default_string").unwrap_or_default().into_boxed_slice()
 }
 
-/// The value of each key, and at the end that of all others.
-enum Values {
+/// Values by key, and after them the default for unknown keys.
+enum MapValues {
     Texts(Vec<Box<[u8]>>),
     Numbers(Tensor),
 }
 
-impl Values {
-    /// The values of a tensor and a default of the same type.
-    fn of_tensor(values: &Tensor, default: &Tensor) -> Result<Values, BindError> {
-        fn joined<T: Element>(values: &Tensor, default: &Tensor) -> Result<Values, BindError> {
+impl MapValues {
+    /// Makes values from a tensor and a default of the same type.
+    fn from_tensor(values: &Tensor, default: &Tensor) -> Result<MapValues, BindError> {
+        fn append<T: Element>(values: &Tensor, default: &Tensor) -> Result<MapValues, BindError> {
             let mut all = values.to_vec::<T>()?;
             all.push(default.item::<T>()?);
-            Ok(Values::Numbers(Tensor::from_vec([all.len()], all)?))
+            Ok(MapValues::Numbers(Tensor::from_vec([all.len()], all)?))
         }
         match values.data_type() {
-            DataType::Float => joined::<f32>(values, default),
-            DataType::Double => joined::<f64>(values, default),
-            DataType::Int16 => joined::<i16>(values, default),
-            DataType::Int32 => joined::<i32>(values, default),
-            DataType::Int64 => joined::<i64>(values, default),
+            DataType::Float => append::<f32>(values, default),
+            DataType::Double => append::<f64>(values, default),
+            DataType::Int16 => append::<i16>(values, default),
+            DataType::Int32 => append::<i32>(values, default),
+            DataType::Int64 => append::<i64>(values, default),
             DataType::String => {
                 let all = [values, default].into_iter().filter_map(Tensor::strings);
-                Ok(Values::Texts(all.flat_map(StringArray::iter).map(Box::from).collect()))
+                Ok(MapValues::Texts(all.flat_map(StringArray::iter).map(Box::from).collect()))
             }
             other => fail!("attribute 'values_tensor' has the unsupported type {other}"),
         }
     }
 
-    /// How many there are besides the default.
+    /// Returns the number of values without the default.
     fn len(&self) -> usize {
         let all = match self {
-            Values::Texts(texts) => texts.len(),
-            Values::Numbers(numbers) => numbers.len(),
+            MapValues::Texts(texts) => texts.len(),
+            MapValues::Numbers(numbers) => numbers.len(),
         };
         all - 1
     }
 
-    /// Gives those at some places as an output.
+    /// Writes the values at some places as an output.
     fn write(&self, call: &mut Call<'_>, dims: &Dims, places: &[u32]) -> Result<(), KernelError> {
         fn bytes<const N: usize>(
             call: &mut Call<'_>,
@@ -73,10 +73,10 @@ impl Values {
             Ok(ml::look_up(pool, table, places, y.as_chunks_mut::<N>().0)?)
         }
         match self {
-            Values::Texts(texts) => {
+            MapValues::Texts(texts) => {
                 set_texts(call, 0, dims, places.iter().map(|place| &texts[*place as usize][..]))
             }
-            Values::Numbers(numbers) => match numbers.data_type().bits() {
+            MapValues::Numbers(numbers) => match numbers.data_type().bits() {
                 Some(16) => bytes::<2>(call, numbers, dims, places),
                 Some(32) => bytes::<4>(call, numbers, dims, places),
                 Some(64) => bytes::<8>(call, numbers, dims, places),
@@ -86,7 +86,7 @@ impl Values {
     }
 }
 
-/// `CategoryMapper`
+/// Binds `CategoryMapper`.
 pub(crate) fn bind_category_mapper(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (numbers, mut texts) = (ints(site, "cats_int64s")?, strings(site, "cats_strings")?);
     if numbers.len() != texts.len() {
@@ -101,19 +101,19 @@ pub(crate) fn bind_category_mapper(site: &Site<'_>) -> Result<Box<dyn Kernel>, B
             let table = Table::new("cats_strings", elem, &Keys::Texts(texts))?;
             let mut all = numbers;
             all.push(site.int("default_int64").unwrap_or(-1));
-            (table, Values::Numbers(Tensor::from_vec([all.len()], all)?))
+            (table, MapValues::Numbers(Tensor::from_vec([all.len()], all)?))
         }
         elem @ DataType::Int64 => {
             let table = Table::new("cats_int64s", elem, &Keys::Ints(Cow::Owned(numbers)))?;
             texts.push(default_text(site));
-            (table, Values::Texts(texts))
+            (table, MapValues::Texts(texts))
         }
         other => return site.unsupported_type(other),
     };
     Ok(Box::new(Encoder { table, values }))
 }
 
-/// `LabelEncoder`
+/// Binds `LabelEncoder`.
 pub(crate) fn bind_label_encoder(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (name, keys) = keys(site)?;
     let values = values(site)?;
@@ -123,8 +123,8 @@ pub(crate) fn bind_label_encoder(site: &Site<'_>) -> Result<Box<dyn Kernel>, Bin
     Ok(Box::new(Encoder { table: Table::new(name, site.elem(0)?, &keys)?, values }))
 }
 
-/// The attribute of some that the node has. It must have exactly one.
-fn only(site: &Site<'_>, names: [&'static str; 4]) -> Result<&'static str, BindError> {
+/// Returns the one attribute of `names` that the node has. It must have exactly one.
+fn find_only(site: &Site<'_>, names: [&'static str; 4]) -> Result<&'static str, BindError> {
     let mut given = names.into_iter().filter(|name| site.attributes.get(name).is_some());
     match (given.next(), given.next()) {
         (Some(name), None) => Ok(name),
@@ -133,7 +133,7 @@ fn only(site: &Site<'_>, names: [&'static str; 4]) -> Result<&'static str, BindE
     }
 }
 
-/// A tensor of an attribute.
+/// Returns a tensor attribute.
 fn tensor(site: &Site<'_>, name: &str) -> Result<Option<Tensor>, BindError> {
     match site.attributes.get(name) {
         Some(AttrValue::Tensor(tensor)) => Ok(Some(tensor)),
@@ -143,9 +143,9 @@ fn tensor(site: &Site<'_>, name: &str) -> Result<Option<Tensor>, BindError> {
 }
 
 fn keys(site: &Site<'_>) -> Result<(&'static str, Keys), BindError> {
-    let name = only(site, ["keys_tensor", "keys_strings", "keys_int64s", "keys_floats"])?;
+    let name = find_only(site, ["keys_tensor", "keys_strings", "keys_int64s", "keys_floats"])?;
     let keys = match (name, tensor(site, "keys_tensor")) {
-        (_, Ok(Some(tensor))) => Keys::of_tensor(name, &tensor)?,
+        (_, Ok(Some(tensor))) => Keys::from_tensor(name, &tensor)?,
         ("keys_strings", _) => Keys::Texts(strings(site, name)?),
         ("keys_int64s", _) => Keys::Ints(Cow::Owned(ints(site, name)?)),
         ("keys_floats", _) => {
@@ -156,25 +156,26 @@ fn keys(site: &Site<'_>) -> Result<(&'static str, Keys), BindError> {
     Ok((name, keys))
 }
 
-fn values(site: &Site<'_>) -> Result<Values, BindError> {
-    let name = only(site, ["values_tensor", "values_strings", "values_int64s", "values_floats"])?;
+fn values(site: &Site<'_>) -> Result<MapValues, BindError> {
+    let name =
+        find_only(site, ["values_tensor", "values_strings", "values_int64s", "values_floats"])?;
     let default_int = site.int("default_int64").unwrap_or(-1);
     let default_float = site.float("default_float").unwrap_or(-0.0);
     Ok(match name {
         "values_strings" => {
             let mut texts = strings(site, name)?;
             texts.push(default_text(site));
-            Values::Texts(texts)
+            MapValues::Texts(texts)
         }
         "values_int64s" => {
             let mut numbers = ints(site, name)?;
             numbers.push(default_int);
-            Values::Numbers(Tensor::from_vec([numbers.len()], numbers)?)
+            MapValues::Numbers(Tensor::from_vec([numbers.len()], numbers)?)
         }
         "values_floats" => {
             let mut numbers = floats(site, name)?;
             numbers.push(default_float);
-            Values::Numbers(Tensor::from_vec([numbers.len()], numbers)?)
+            MapValues::Numbers(Tensor::from_vec([numbers.len()], numbers)?)
         }
         _ => {
             let Some(values) = tensor(site, name)? else {
@@ -182,7 +183,7 @@ fn values(site: &Site<'_>) -> Result<Values, BindError> {
             };
             let default = match tensor(site, "default_tensor")? {
                 Some(default) => default,
-                // Defaults without a tensor are those of lists, in the type of the values.
+                // Without a tensor, the default is that of the lists, in the type of the values.
                 None => match values.data_type() {
                     DataType::String => {
                         let texts = StringArray::from_iter([default_text(site)]);
@@ -208,15 +209,15 @@ fn values(site: &Site<'_>) -> Result<Values, BindError> {
                     values.data_type()
                 );
             }
-            Values::of_tensor(&values, &default)?
+            MapValues::from_tensor(&values, &default)?
         }
     })
 }
 
-/// From each element to the value that stands at the place of it as a key.
+/// Map from elements to values, by keys.
 struct Encoder {
     table: Table,
-    values: Values,
+    values: MapValues,
 }
 
 impl Kernel for Encoder {
@@ -232,7 +233,7 @@ impl Kernel for Encoder {
     }
 }
 
-/// The types of keys and values of the map at the input.
+/// Returns the types of keys and values of the input map.
 fn map_types(site: &Site<'_>) -> Result<(DataType, DataType), BindError> {
     let input = site.inputs.first().and_then(Option::as_ref);
     match input.and_then(|input| input.ty.as_deref()) {
@@ -245,7 +246,7 @@ fn map_types(site: &Site<'_>) -> Result<(DataType, DataType), BindError> {
     }
 }
 
-/// The map at the input.
+/// Returns the input map.
 fn map<'a>(call: &'a Call<'_>) -> Result<&'a Map, KernelError> {
     match call.value(0) {
         Some(Value::Map(map)) => Ok(map),
@@ -254,7 +255,7 @@ fn map<'a>(call: &'a Call<'_>) -> Result<&'a Map, KernelError> {
     }
 }
 
-/// The only element of a value of a map.
+/// Returns the only element of a value of a map.
 fn element<T: Element>(value: &Value) -> Result<T, KernelError> {
     match value {
         Value::Tensor(tensor) if tensor.len() == 1 => Ok(tensor.to_vec::<T>()?[0]),
@@ -262,7 +263,7 @@ fn element<T: Element>(value: &Value) -> Result<T, KernelError> {
     }
 }
 
-/// The only string of a value of a map.
+/// Returns the only string of a value of a map.
 fn string(value: &Value) -> Result<&[u8], KernelError> {
     match value {
         Value::Tensor(tensor) if tensor.len() == 1 => match tensor.strings() {
@@ -273,7 +274,7 @@ fn string(value: &Value) -> Result<&[u8], KernelError> {
     }
 }
 
-/// `DictVectorizer`
+/// Binds `DictVectorizer`.
 pub(crate) fn bind_dict_vectorizer(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let names = ["int64_vocabulary", "string_vocabulary"];
     let (numbers, texts) = (ints(site, names[0])?, strings(site, names[1])?);
@@ -299,8 +300,8 @@ pub(crate) fn bind_dict_vectorizer(site: &Site<'_>) -> Result<Box<dyn Kernel>, B
         places_of.entry(key.clone()).or_default().push(place);
     }
     let mut dims = Dims::from(&[places.len()][..]);
-    // In the standard the output has one dimension. ONNX Runtime gives a row of a matrix, which
-    // models that were made for it declare.
+    // The standard's output has one dimension. ONNX Runtime returns a matrix of one row, which
+    // models made for it declare.
     if site.rank == Some(2) {
         dims.insert(0, 1);
     }
@@ -308,16 +309,16 @@ pub(crate) fn bind_dict_vectorizer(site: &Site<'_>) -> Result<Box<dyn Kernel>, B
 }
 
 struct Vectorizer {
-    /// The type of the values.
+    /// Type of the values.
     elem: DataType,
-    /// The dimensions of the output.
+    /// Dimensions of the output.
     dims: Dims,
-    /// Where the value of a key goes.
+    /// Positions of each key in the output.
     places: HashMap<MapKey, Vec<usize>>,
 }
 
 impl Vectorizer {
-    /// How many keys the vocabulary has.
+    /// Returns the number of keys of the vocabulary.
     fn count(&self) -> usize {
         self.dims.iter().product()
     }
@@ -329,7 +330,7 @@ impl Vectorizer {
         value_of: impl Fn(&'m Value) -> Result<T, KernelError>,
     ) -> Result<(), KernelError> {
         for (key, value) in map.entries() {
-            // What is not in the vocabulary has no place.
+            // Keys outside of the vocabulary are ignored.
             let Some(places) = self.places.get(key) else { continue };
             let value = value_of(value)?;
             for place in places {
@@ -368,16 +369,16 @@ impl Kernel for Vectorizer {
     }
 }
 
-/// `CastMap`
+/// Binds `CastMap`.
 pub(crate) fn bind_cast_map(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let types = [
         ("TO_FLOAT", DataType::Float),
         ("TO_INT64", DataType::Int64),
         ("TO_STRING", DataType::String),
     ];
-    let to = site.named("cast_to", &types)?;
+    let to = site.find_named("cast_to", &types)?;
     let mut width = None;
-    if site.named("map_form", &[("DENSE", false), ("SPARSE", true)])? {
+    if site.find_named("map_form", &[("DENSE", false), ("SPARSE", true)])? {
         let given = site.int("max_map").unwrap_or(1);
         width = usize::try_from(given).ok().filter(|width| *width > 0);
         if width.is_none() {
@@ -397,13 +398,13 @@ pub(crate) fn bind_cast_map(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErro
 struct CastMap {
     elem: DataType,
     to: DataType,
-    /// How many places there are, if keys are places.
+    /// Length of the output, if keys are positions.
     width: Option<usize>,
 }
 
 impl CastMap {
-    /// The values with their places in a row, in ascending order, and how long the row is.
-    fn placed<'m>(&self, map: &'m Map) -> Result<(Vec<(usize, &'m Value)>, usize), KernelError> {
+    /// Returns the values with their positions in ascending order, and the length of the output.
+    fn place<'m>(&self, map: &'m Map) -> Result<(Vec<(usize, &'m Value)>, usize), KernelError> {
         let mut entries = Vec::with_capacity(map.entries().len());
         for (key, value) in map.entries() {
             let MapKey::Signed(key) = key else { fail!("a key of the map is not an integer") };
@@ -431,7 +432,7 @@ impl CastMap {
 
 impl Kernel for CastMap {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (placed, width) = self.placed(map(call)?)?;
+        let (placed, width) = self.place(map(call)?)?;
         let values = match self.elem {
             DataType::String => {
                 let texts = placed.iter().map(|(_, value)| string(value));
@@ -457,7 +458,7 @@ impl Kernel for CastMap {
             }
             return Ok(());
         };
-        // Asking for the places first keeps a large width from ending the program.
+        // Charges the positions first, so that a large width is an error and does not abort.
         call.reserve(width.saturating_mul(size_of::<usize>()))?;
         Tensor::zeros(DataType::String, dims)?;
         let mut given = places.iter().zip(texts.iter()).peekable();
@@ -465,7 +466,7 @@ impl Kernel for CastMap {
         for place in 0..width {
             match given.next_if(|(at, _)| **at == place) {
                 Some((_, text)) => all.push(text),
-                // As everywhere, the zero of strings is the empty one.
+                // The zero of strings is the empty string.
                 None => all.push(b""),
             }
         }
@@ -477,7 +478,7 @@ impl Kernel for CastMap {
     }
 }
 
-/// `ZipMap`
+/// Binds `ZipMap`.
 pub(crate) fn bind_zip_map(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let names = ["classlabels_int64s", "classlabels_strings"];
     let (numbers, texts) = (ints(site, names[0])?, strings(site, names[1])?);
@@ -541,7 +542,7 @@ impl Kernel for ZipMap {
     }
 }
 
-/// Value: bytes of a tensor of one number, about.
+/// Value: approximate bytes of a tensor of one number.
 const SCALAR_BYTES: usize = 128;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Trained models that are one node: linear ones and support vector machines.
+//! Linear models and support vector machines.
 //!
-//! Scores of an input of floats are computed in f32, those of any other in f64; the output is f32.
+//! Scores of float inputs are computed in f32, those of other inputs in f64; the output is f32.
 
 use sardonyx_kernels::ml::{
     KernelFunction, Pairs, PostTransform, Score, Sigmoids, Sums, pair_count,
@@ -17,12 +17,12 @@ use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
 use crate::scratch::Contents;
 
-/// The attribute of labels that are integers.
+/// Attribute with integer labels.
 const CLASSES: &str = "classlabels_ints";
 
-/// A type in which scores are computed.
+/// Type of scores.
 trait ScoreType: ScoreLoops + Loops + Element {
-    /// Where the first greatest score of each row of `width` is. NaN is above all.
+    /// Writes the index of the first greatest score of each row of `width`. NaN is above all.
     fn best_score(
         exec: &Exec<'_>,
         width: usize,
@@ -35,7 +35,7 @@ trait ScoreType: ScoreLoops + Loops + Element {
 
 impl<T: ScoreLoops + Loops + Element> ScoreType for T {}
 
-/// The features of the input in the type that scores are computed in.
+/// Converts the input to the type of scores, unless it has it.
 fn real_features<'a, T: FeatureLoops + Element>(
     call: &Call<'a>,
 ) -> Result<Contents<'a, T::Real>, KernelError>
@@ -51,8 +51,7 @@ where
     Ok(Contents::Made(made))
 }
 
-/// Gives scores `[rows, width]` as an output, in whose memory they are computed where that is of
-/// their type.
+/// Computes scores `[rows, width]` of an output, in its memory if the types are equal.
 fn with_scores<R: ScoreType>(
     call: &mut Call<'_>,
     index: usize,
@@ -72,8 +71,8 @@ fn with_scores<R: ScoreType>(
     Ok(())
 }
 
-/// Transforms scores, of which `best` becomes the position of the greatest one in each row. Scores
-/// are compared after the transform, unless it only could make different ones equal.
+/// Transforms scores and writes the index of the greatest one of each row to `best`. Ranks after
+/// the transform, unless that keeps the order and could only make scores equal.
 fn rank<R: ScoreType>(
     exec: &Exec<'_>,
     how: PostTransform,
@@ -90,10 +89,10 @@ fn rank<R: ScoreType>(
     }
 }
 
-/// `LinearClassifier`
+/// Binds `LinearClassifier`.
 pub(crate) fn bind_linear_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let how = post_transform(site)?;
-    let labels = Labels::of(site, CLASSES)?;
+    let labels = Labels::read(site, CLASSES)?;
     let (coefficients, intercepts) = (floats(site, "coefficients")?, floats(site, "intercepts")?);
     if coefficients.is_empty() {
         fail!("attribute 'coefficients' has no elements");
@@ -111,14 +110,14 @@ pub(crate) fn bind_linear_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>,
     }
     for_element!(site, site.elem(0)?, [f32, f64, i32, i64], T => LinearClassifier::<T> {
         how,
-        single: Labels::of(site, CLASSES)?.with_other(),
+        single: Labels::read(site, CLASSES)?.with_other(),
         labels,
         coefficients: reals(&coefficients),
         intercepts: reals(&intercepts),
     })
 }
 
-/// Demands a coefficient of each feature for each sum.
+/// Refuses coefficients that are not one per feature and sum.
 fn check_coefficients(len: usize, sums: usize, features: Option<usize>) -> Result<(), KernelError> {
     let fits = match features {
         Some(features) => features.checked_mul(sums) == Some(len),
@@ -133,7 +132,7 @@ fn check_coefficients(len: usize, sums: usize, features: Option<usize>) -> Resul
     Ok(())
 }
 
-/// Demands a label for each sum, where there are labels. One sum tells two classes apart.
+/// Refuses labels, if there are any, that are not one per sum. One sum separates two classes.
 fn check_labels(labels: &Labels, sums: usize) -> Result<(), KernelError> {
     let fits = match labels.len() {
         0 => true,
@@ -149,9 +148,9 @@ fn check_labels(labels: &Labels, sums: usize) -> Result<(), KernelError> {
 struct LinearClassifier<T: Number> {
     how: PostTransform,
     labels: Labels,
-    /// The labels where there is one sum for one class.
+    /// Labels for one sum and one class.
     single: Labels,
-    /// One row for each sum.
+    /// Coefficients, one row for each sum.
     coefficients: Vec<T::Real>,
     intercepts: Vec<T::Real>,
 }
@@ -202,7 +201,7 @@ where
     }
 }
 
-/// `LinearRegressor`
+/// Binds `LinearRegressor`.
 pub(crate) fn bind_linear_regressor(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let how = post_transform(site)?;
     let (coefficients, intercepts) = (floats(site, "coefficients")?, floats(site, "intercepts")?);
@@ -225,7 +224,7 @@ pub(crate) fn bind_linear_regressor(site: &Site<'_>) -> Result<Box<dyn Kernel>, 
 struct LinearRegressor<T: Number> {
     how: PostTransform,
     targets: usize,
-    /// One row for each target.
+    /// Coefficients, one row for each target.
     coefficients: Vec<T::Real>,
     intercepts: Vec<T::Real>,
 }
@@ -256,7 +255,7 @@ where
     }
 }
 
-/// The attributes `kernel_type` and `kernel_params`, which are gamma, coef0 and degree.
+/// Returns the kernel function of `kernel_type` and `kernel_params`: gamma, coef0 and degree.
 fn kernel_function(site: &Site<'_>) -> Result<KernelFunction, BindError> {
     let [gamma, coef0, degree] = match floats(site, "kernel_params")?[..] {
         [] => [0.0; 3],
@@ -272,20 +271,20 @@ fn kernel_function(site: &Site<'_>) -> Result<KernelFunction, BindError> {
         ("RBF", KernelFunction::Rbf { gamma }),
         ("SIGMOID", KernelFunction::Sigmoid { gamma, coef0 }),
     ];
-    site.named("kernel_type", &functions)
+    site.find_named("kernel_type", &functions)
 }
 
-/// Support vectors and what examples are compared with them by.
+/// Support vectors and the kernel function that compares rows with them.
 struct Vectors<R> {
     kernel: KernelFunction,
     count: usize,
     features: usize,
-    /// `[count, features]`
+    /// Vectors `[count, features]`.
     vectors: Vec<R>,
     zeros: Vec<R>,
 }
 
-/// Limit: elements of scratch memory that rows are worked on with at a time.
+/// Limit: elements of scratch memory for a block of rows.
 const BLOCK: usize = 1 << 17;
 
 impl<R: ScoreType> Vectors<R> {
@@ -310,7 +309,7 @@ impl<R: ScoreType> Vectors<R> {
         })
     }
 
-    /// How many rows are worked on at a time, if each needs `more` elements of memory besides its
+    /// Returns the number of rows of a block, if each needs `more` elements besides its
     /// similarities.
     fn rows_at_a_time(&self, rows: usize, more: usize) -> usize {
         (BLOCK / self.count.saturating_add(more)).clamp(1, rows.max(1))
@@ -322,7 +321,7 @@ impl<R: ScoreType> Vectors<R> {
         R::similarities(exec, self.kernel, sizes, x, [&self.vectors, &self.zeros], similarities)
     }
 
-    /// The most scratch memory that comparing some rows takes.
+    /// Returns the scratch memory in bytes that comparing some rows takes at most.
     fn scratch(&self, exec: &Exec<'_>, rows: usize, x: &[R]) -> usize {
         let sizes = Sums { rows, features: self.features, sums: self.count, pitch: self.count };
         R::sums_scratch(exec, sizes, x, &self.vectors)
@@ -336,8 +335,8 @@ fn check_features(name: &str, of_attribute: usize, found: usize) -> Result<(), K
     Ok(())
 }
 
-/// The numbers of an attribute, of which there must be so many.
-fn exactly(site: &Site<'_>, name: &str, count: usize) -> Result<Vec<f32>, BindError> {
+/// Returns the floats of an attribute that must have `count` of them.
+fn read_exactly(site: &Site<'_>, name: &str, count: usize) -> Result<Vec<f32>, BindError> {
     let list = floats(site, name)?;
     if list.len() != count {
         fail!("attribute '{name}' has {} elements, not {count}", list.len());
@@ -345,7 +344,7 @@ fn exactly(site: &Site<'_>, name: &str, count: usize) -> Result<Vec<f32>, BindEr
     Ok(list)
 }
 
-/// `SVMRegressor`
+/// Binds `SVMRegressor`.
 pub(crate) fn bind_svm_regressor(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let how = post_transform(site)?;
     let given = site.int("n_supports").unwrap_or(0);
@@ -353,10 +352,10 @@ pub(crate) fn bind_svm_regressor(site: &Site<'_>) -> Result<Box<dyn Kernel>, Bin
         fail!("attribute 'n_supports' is {given}");
     };
     let is_one_class = site.int("one_class").is_some_and(|one_class| one_class != 0);
-    let constant = exactly(site, "rho", 1)?[0];
+    let constant = read_exactly(site, "rho", 1)?[0];
     let weights = match count {
         0 => floats(site, "coefficients")?,
-        _ => exactly(site, "coefficients", count)?,
+        _ => read_exactly(site, "coefficients", count)?,
     };
     if count == 0
         && let Some(features) = known_features(site)
@@ -374,9 +373,9 @@ pub(crate) fn bind_svm_regressor(site: &Site<'_>) -> Result<Box<dyn Kernel>, Bin
 
 struct SvmRegressor<T: Number> {
     how: PostTransform,
-    /// Whether it tells only what it has seen, 1, from anything else, -1.
+    /// Whether the output is 1 for inputs like the training data and -1 for others.
     is_one_class: bool,
-    /// Without any, it is a linear model.
+    /// Support vectors; `None` for a linear model.
     vectors: Option<Vectors<T::Real>>,
     weights: Vec<T::Real>,
     constant: T::Real,
@@ -432,16 +431,15 @@ where
     }
 }
 
-/// `SVMClassifier`
+/// Binds `SVMClassifier`.
 pub(crate) fn bind_svm_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let counts = ints(site, "vectors_per_class")?;
     let per_class = counts.iter().map(|count| {
-        let what = || {
+        usize::try_from(*count).map_err(|_| {
             BindError::Invalid(format!(
                 "attribute 'vectors_per_class' has the invalid element {count}"
             ))
-        };
-        usize::try_from(*count).map_err(|_| what())
+        })
     });
     let per_class = per_class.collect::<Result<Vec<usize>, BindError>>()?;
     let sum = per_class.iter().try_fold(0usize, |sum, count| sum.checked_add(*count));
@@ -451,16 +449,16 @@ pub(crate) fn bind_svm_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, Bi
     if vectors == 0 { bind_linear_machine(site) } else { bind_machine(site, per_class, vectors) }
 }
 
-/// A classifier without support vectors: a sum for each class.
+/// Binds a classifier without support vectors, which has one sum per class.
 fn bind_linear_machine(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    let (how, labels) = (post_transform(site)?, Labels::of(site, CLASSES)?);
+    let (how, labels) = (post_transform(site)?, Labels::read(site, CLASSES)?);
     let (coefficients, rho) = (floats(site, "coefficients")?, floats(site, "rho")?);
     let classes = labels.len().max(1);
     check_coefficients(coefficients.len(), classes, known_features(site))?;
     let Some(constant) = rho.first() else {
         fail!("attribute 'rho' has no elements");
     };
-    // One constant says that there is one decision, whose sign is asked for.
+    // A single constant means a single decision, of which the sign is used.
     let has_sign = rho.len() == 1 && classes != 2;
     if has_sign && matches!(&labels, Labels::Texts(labels) if labels.len() < 2) {
         fail!("attribute 'classlabels_strings' has 1 element, but there are two classes");
@@ -473,7 +471,7 @@ fn bind_linear_machine(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, [f32, f64, i32, i64], T => LinearMachine::<T> {
         how,
         choice,
-        labels: match Labels::of(site, CLASSES)? {
+        labels: match Labels::read(site, CLASSES)? {
             Labels::Ints(_) if has_sign => Labels::Ints(Vec::new()),
             labels => labels,
         },
@@ -482,12 +480,12 @@ fn bind_linear_machine(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     })
 }
 
-/// How a linear machine chooses a class.
+/// Rule by which a linear machine chooses a class.
 #[derive(Clone, Copy, PartialEq)]
 enum Choice {
-    /// By the best score.
+    /// The class with the best score.
     Best,
-    /// The second class from 1/2 on, else by the best score.
+    /// The second class if its score is at least 1/2, else the class with the best score.
     Half,
     /// Class 1 if the best score is positive, else class 0.
     Sign,
@@ -497,7 +495,7 @@ struct LinearMachine<T: Number> {
     how: PostTransform,
     choice: Choice,
     labels: Labels,
-    /// One row for each class.
+    /// Coefficients, one row for each class.
     coefficients: Vec<T::Real>,
     constants: Vec<T::Real>,
 }
@@ -537,8 +535,8 @@ where
     }
 }
 
-/// Transforms decisions. A single one has no others that it could be compared with, and stays,
-/// unless it is a probability.
+/// Transforms decisions. A single one is kept unless it is a probability, as transforms compare
+/// several.
 fn transform_decisions<R: ScoreType>(
     exec: &Exec<'_>,
     how: PostTransform,
@@ -551,13 +549,13 @@ fn transform_decisions<R: ScoreType>(
     Ok(())
 }
 
-/// A classifier with a machine for each pair of classes.
+/// Binds a classifier with a machine for each pair of classes.
 fn bind_machine(
     site: &Site<'_>,
     per_class: Vec<usize>,
     count: usize,
 ) -> Result<Box<dyn Kernel>, BindError> {
-    let (how, labels) = (post_transform(site)?, Labels::of(site, CLASSES)?);
+    let (how, labels) = (post_transform(site)?, Labels::read(site, CLASSES)?);
     let classes = per_class.len();
     if classes < 2 {
         fail!("attribute 'vectors_per_class' has 1 element, but classes are compared in pairs");
@@ -569,17 +567,17 @@ fn bind_machine(
         );
     }
     let pairs = pair_count(classes);
-    let coefficients = exactly(site, "coefficients", count.saturating_mul(classes - 1))?;
-    let rho = exactly(site, "rho", pairs)?;
+    let coefficients = read_exactly(site, "coefficients", count.saturating_mul(classes - 1))?;
+    let rho = read_exactly(site, "rho", pairs)?;
     let sigmoids = match floats(site, "prob_a")?.len() {
         0 => None,
-        _ => Some([exactly(site, "prob_a", pairs)?, exactly(site, "prob_b", pairs)?]),
+        _ => Some([read_exactly(site, "prob_a", pairs)?, read_exactly(site, "prob_b", pairs)?]),
     };
     let is_second =
         classes == 2 && sigmoids.is_none() && coefficients.iter().all(|number| *number >= 0.0);
     for_element!(site, site.elem(0)?, [f32, f64, i32, i64], T => Machine::<T> {
         how,
-        labels: Labels::of(site, CLASSES)?,
+        labels: Labels::read(site, CLASSES)?,
         vectors: Vectors::new(site, count)?,
         per_class,
         coefficients: reals(&coefficients),
@@ -596,13 +594,13 @@ struct Machine<T: Number> {
     per_class: Vec<usize>,
     coefficients: Vec<T::Real>,
     rho: Vec<T::Real>,
-    /// How decisions become probabilities, if they do.
+    /// Sigmoid parameters that turn decisions into probabilities, if given.
     sigmoids: Option<[Vec<f32>; 2]>,
-    /// Whether all coefficients vote for the second class of two.
+    /// Whether all coefficients vote for the second of two classes.
     is_second: bool,
 }
 
-/// Scratch memory of a block of rows.
+/// Scratch memory for a block of rows.
 struct Block<'a, R> {
     similarities: &'a mut [R],
     decisions: &'a mut [R],
@@ -613,7 +611,7 @@ impl<T: FeatureLoops + Element> Machine<T>
 where
     T::Real: ScoreType,
 {
-    /// How many scores a row has.
+    /// Returns the number of scores of a row.
     fn width(&self) -> usize {
         match (&self.sigmoids, self.rho.len()) {
             (Some(_), _) => self.per_class.len(),

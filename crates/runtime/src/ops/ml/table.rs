@@ -1,4 +1,4 @@
-//! Where keys are in a list.
+//! Lookup tables from keys to their positions in a list.
 
 use std::borrow::Cow;
 
@@ -17,17 +17,20 @@ pub(super) enum Keys {
 }
 
 impl Keys {
-    /// Those of a tensor.
-    pub(super) fn of_tensor(name: &str, tensor: &Tensor) -> Result<Keys, BindError> {
-        fn of<T: Element + Copy, O>(tensor: &Tensor, to: fn(T) -> O) -> Result<Vec<O>, BindError> {
+    /// Reads keys from a tensor.
+    pub(super) fn from_tensor(name: &str, tensor: &Tensor) -> Result<Keys, BindError> {
+        fn convert<T: Element + Copy, O>(
+            tensor: &Tensor,
+            to: fn(T) -> O,
+        ) -> Result<Vec<O>, BindError> {
             Ok(tensor.to_cow::<T>()?.iter().map(|element| to(*element)).collect())
         }
         Ok(match tensor.data_type() {
-            DataType::Float => Keys::Floats(of::<f32, f64>(tensor, f64::from)?),
-            DataType::Double => Keys::Floats(of::<f64, f64>(tensor, |key| key)?),
-            DataType::Int16 => Keys::Ints(of::<i16, i64>(tensor, i64::from)?.into()),
-            DataType::Int32 => Keys::Ints(of::<i32, i64>(tensor, i64::from)?.into()),
-            DataType::Int64 => Keys::Ints(of::<i64, i64>(tensor, |key| key)?.into()),
+            DataType::Float => Keys::Floats(convert::<f32, f64>(tensor, f64::from)?),
+            DataType::Double => Keys::Floats(convert::<f64, f64>(tensor, |key| key)?),
+            DataType::Int16 => Keys::Ints(convert::<i16, i64>(tensor, i64::from)?.into()),
+            DataType::Int32 => Keys::Ints(convert::<i32, i64>(tensor, i64::from)?.into()),
+            DataType::Int64 => Keys::Ints(convert::<i64, i64>(tensor, |key| key)?.into()),
             DataType::String => {
                 let texts = tensor.strings().into_iter().flat_map(|texts| texts.iter());
                 Keys::Texts(texts.map(Box::from).collect())
@@ -45,17 +48,17 @@ impl Keys {
     }
 }
 
-/// The place of each key. Of equal keys it is that of the last one, as where a dictionary is filled
+/// Position of each key. For duplicate keys it is that of the last one, as in a dictionary filled
 /// in order.
 pub(super) enum Table {
     Texts(HashMap<Box<[u8]>, u32>),
-    /// Integers by their bits.
+    /// Integers, by their bits.
     Ints(HashMap<u64, u32>),
-    /// Floats by their bits: see [`float_key`].
+    /// Floats, by their bits: see [`float_key`].
     Floats(HashMap<u64, u32>),
 }
 
-/// Bits that are the same for 0 and -0, and for every NaN.
+/// Returns the bits of a float, with -0 as 0 and one NaN for all.
 fn float_key(float: f64) -> u64 {
     if float.is_nan() { f64::NAN.to_bits() } else { (float + 0.0).to_bits() }
 }
@@ -64,7 +67,7 @@ fn float_key(float: f64) -> u64 {
 const WORK: usize = 32;
 
 impl Table {
-    /// A table for elements of a type, whose keys are those of an attribute.
+    /// Makes the table for elements of a type, with keys of an attribute.
     pub(super) fn new(name: &str, elem: DataType, keys: &Keys) -> Result<Table, BindError> {
         if u32::try_from(keys.len()).is_err() {
             fail!("attribute '{name}' has too many elements: {}", keys.len());
@@ -88,7 +91,8 @@ impl Table {
         })
     }
 
-    /// The place of each element of an input; `other` for those that are no keys.
+    /// Writes the position of each element of an input to `places`; `other` for elements that are
+    /// not keys.
     pub(super) fn find(
         &self,
         call: &Call<'_>,

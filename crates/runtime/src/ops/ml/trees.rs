@@ -1,6 +1,6 @@
 //! Ensembles of decision trees: one kernel for `TreeEnsemble` and for the two operators that it
-//! replaces. Those are bound as they are: the newest form has neither classes nor several weights
-//! for a leaf.
+//! replaces. Those are bound in their own form, as the newest one has neither classes nor several
+//! weights per leaf.
 
 mod listed;
 mod newest;
@@ -18,7 +18,7 @@ use crate::kernel::{Call, Kernel, Site};
 pub(crate) use listed::{bind_classifier, bind_regressor};
 pub(crate) use newest::bind;
 
-/// Refuses a node.
+/// Returns the error of an invalid node.
 macro_rules! refuse {
     ($($arg:tt)*) => {
         return Err(crate::error::BindError::Invalid(format!($($arg)*)))
@@ -26,31 +26,30 @@ macro_rules! refuse {
 }
 use refuse;
 
-/// Limit: most targets of an ensemble: those of a leaf are counted in 32 bits.
+/// Limit: targets of an ensemble, as the weights of a leaf are counted in 32 bits.
 const MOST_TARGETS: usize = i32::MAX as usize;
 
 struct Predict {
     trees: Trees,
     finish: Finish,
     targets: usize,
-    /// The type of the scores.
+    /// Type of the scores.
     elem: DataType,
-    /// Of a classifier, whose scores are the second output.
+    /// Classes of a classifier, whose scores are the second output.
     classes: Option<Classes>,
 }
 
-/// What a classifier gives.
+/// Outputs of a classifier.
 struct Classes {
     labels: Labels,
-    scores: Kept,
+    scores: OutputScores,
 }
 
-/// The scores that a classifier gives.
+/// Scores that a classifier outputs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum OutputScores {
     All,
-    /// Of two, that of the second: the only class stands beside one without a name, whose score
-    /// is 0.
+    /// The second of two scores: the first class is unnamed and has score 0.
     Second,
 }
 
@@ -69,8 +68,8 @@ impl Kernel for Predict {
         }
         let exec = call.exec;
         let [keys, sums] = self.trees.scratch(exec.pool, rows);
-        let mut keys = call.scratch_of_any::<u64>(keys)?;
-        let mut sums = call.scratch_of_any::<f64>(sums)?;
+        let mut keys = call.scratch_uninit::<u64>(keys)?;
+        let mut sums = call.scratch_uninit::<f64>(sums)?;
         let scratch = (&mut keys[..], &mut sums[..]);
         let dims = [rows, self.finish.columns(self.targets)];
         let count = elems(&dims)?;
@@ -85,7 +84,7 @@ impl Kernel for Predict {
             return Ok(());
         };
         let mut best = call.scratch::<i64>(if call.has_output(0) { rows } else { 0 })?;
-        let is_part = call.has_output(1) && classes.scores == Kept::Second;
+        let is_part = call.has_output(1) && classes.scores == OutputScores::Second;
         let mut both = call.scratch::<f32>(if is_part { count } else { 0 })?;
         let scores = if is_part {
             Scores::Single(&mut both)
@@ -112,7 +111,7 @@ impl Kernel for Predict {
     }
 }
 
-/// Where the best class of each row goes, if somebody wants it.
+/// Returns the memory for the best class of each row, if that output has a reader.
 fn call_best(best: &mut [i64], rows: usize) -> Option<&mut [i64]> {
     Some(best).filter(|best| best.len() == rows)
 }
@@ -128,22 +127,22 @@ fn features<'a>(x: &TensorView<'a>) -> Result<Rows<'a>, KernelError> {
     })
 }
 
-/// What bindings find out of a node.
-struct Found {
+/// Ensemble read from a node's attributes.
+struct ReadEnsemble {
     ensemble: Ensemble,
     finish: Finish,
     elem: DataType,
     classes: Option<Classes>,
 }
 
-impl Found {
-    /// The kernel. `way` says of a split that it cannot be where it is.
+impl ReadEnsemble {
+    /// Makes the kernel. `way` describes a fault of a split for the error.
     fn kernel(
         self,
         site: &Site<'_>,
         way: impl Fn(Fault) -> String,
     ) -> Result<Box<dyn Kernel>, BindError> {
-        let Found { ensemble, finish, elem, classes } = self;
+        let ReadEnsemble { ensemble, finish, elem, classes } = self;
         let columns = match site.shape(0).map(|shape| &shape[..]) {
             Some([_, Dim::Known(columns)]) => usize::try_from(*columns).ok(),
             _ => None,
@@ -163,7 +162,7 @@ impl Found {
     }
 }
 
-/// The greatest number of a type of floats.
+/// Returns the greatest finite number of a float type.
 fn greatest(elem: DataType) -> f64 {
     match elem {
         DataType::Float16 => f16::MAX.into(),
@@ -172,10 +171,10 @@ fn greatest(elem: DataType) -> f64 {
     }
 }
 
-/// Numbers and whether they have 64 bits.
+/// Numbers, and whether they were stored in 64 bits.
 type Numbers = (Vec<f64>, bool);
 
-/// An attribute that is a tensor of numbers, if it is there.
+/// Returns the numbers of an optional tensor attribute.
 fn tensor(site: &Site<'_>, name: &str) -> Result<Option<Numbers>, BindError> {
     let tensor = match site.attributes.get(name) {
         None => return Ok(None),
@@ -190,15 +189,15 @@ fn tensor(site: &Site<'_>, name: &str) -> Result<Option<Numbers>, BindError> {
     Ok(Some((wide.to_vec::<f64>()?, elem == DataType::Double)))
 }
 
-/// Demands that a list has as many elements as another.
-fn same_length(name: &str, len: usize, other: &str, expected: usize) -> Result<(), BindError> {
+/// Refuses a list that has not as many elements as another.
+fn demand_length(name: &str, len: usize, other: &str, expected: usize) -> Result<(), BindError> {
     if len != expected {
         refuse!("attribute '{name}' has {len} elements, but attribute '{other}' has {expected}");
     }
     Ok(())
 }
 
-/// An element of a list that must be the place of something.
+/// Converts an element of a list to an index below `count`.
 fn place(name: &str, index: usize, value: i64, count: usize, of: &str) -> Result<usize, BindError> {
     match usize::try_from(value) {
         Ok(place) if place < count => Ok(place),
@@ -206,12 +205,12 @@ fn place(name: &str, index: usize, value: i64, count: usize, of: &str) -> Result
     }
 }
 
-/// An element of `nodes_featureids`.
+/// Converts an element of `nodes_featureids` to an index.
 fn feature(index: usize, value: i64) -> Result<usize, BindError> {
     place("nodes_featureids", index, value, i32::MAX as usize, "columns at most")
 }
 
-/// `n_targets`
+/// Returns the attribute `n_targets`.
 fn targets(site: &Site<'_>) -> Result<usize, BindError> {
     let count = site.need_int("n_targets")?;
     match usize::try_from(count) {
@@ -220,7 +219,7 @@ fn targets(site: &Site<'_>) -> Result<usize, BindError> {
     }
 }
 
-/// What `aggregate_function` may be. `TreeEnsemble` counts them from 0.
+/// Values of `aggregate_function`, in the order by which `TreeEnsemble` numbers them.
 const AGGREGATES: [(&str, Aggregate); 4] = [
     ("AVERAGE", Aggregate::Average),
     ("SUM", Aggregate::Sum),
@@ -228,8 +227,8 @@ const AGGREGATES: [(&str, Aggregate); 4] = [
     ("MAX", Aggregate::Max),
 ];
 
-/// The value of an attribute that counts one of a list.
-fn counted<T: Copy>(site: &Site<'_>, name: &str, list: &[(&str, T)]) -> Result<T, BindError> {
+/// Returns the list entry with the number that an attribute holds.
+fn find_numbered<T: Copy>(site: &Site<'_>, name: &str, list: &[(&str, T)]) -> Result<T, BindError> {
     let number = site.need_int(name)?;
     match usize::try_from(number).ok().and_then(|number| list.get(number)) {
         Some((_, value)) => Ok(*value),

@@ -1,4 +1,4 @@
-//! Attention, and what goes with it.
+//! Attention and rotary embeddings.
 
 pub(crate) mod dot_product;
 pub(crate) mod rotary;

@@ -1,8 +1,8 @@
-//! BatchNormalization: one multiplication and one addition per element. In training mean and
-//! variance are those of the input, and the running ones are outputs.
+//! BatchNormalization: one multiplication and one addition per element. In training, mean and
+//! variance are those of the input, and running statistics are outputs.
 //!
-//! Scale, shift, mean and variance may each have another type than the input. Where all four are
-//! constant they are folded once, and a convolution before it can take the result over.
+//! Scale, shift, mean and variance may each have another type than the input. If all four are
+//! constant, they are folded once, and a preceding convolution can absorb the result.
 
 use std::marker::PhantomData;
 
@@ -19,7 +19,7 @@ use crate::ops::math::for_element;
 use crate::program::{BatchNorm, Op, Parameters};
 use crate::scratch::Scratch;
 
-/// `BatchNormalization`
+/// Lowers `BatchNormalization`.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     if site.int("training_mode") == Some(1) {
         return Ok(Op::opaque(site));
@@ -36,7 +36,7 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::BatchNorm(Box::new(norm)))
 }
 
-/// `BatchNormalization` in training.
+/// Binds `BatchNormalization` in training.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let epsilon = f64::from(site.float("epsilon").unwrap_or(1e-5));
     let momentum = f64::from(site.float("momentum").unwrap_or(0.9));
@@ -55,12 +55,12 @@ where
 {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims: Dims = call.tensor(0)?.dims().into();
-        // A vector is a batch of one channel.
+        // A vector is a batch with one channel.
         let (batch, channels) =
             (dims.first().copied().unwrap_or(1), dims.get(1).copied().unwrap_or(1));
         let inner = dims.iter().skip(2).product();
-        let (gamma, beta) = (wide(call, 1)?, wide(call, 2)?);
-        let mut running = [wide(call, 3)?, wide(call, 4)?];
+        let (gamma, beta) = (widen_input(call, 1)?, widen_input(call, 2)?);
+        let mut running = [widen_input(call, 3)?, widen_input(call, 4)?];
         let mut found = call.scratch::<[f64; 2]>(channels)?;
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         T::channel_statistics(exec, [batch, channels, inner], x, &mut found)?;
@@ -74,6 +74,7 @@ where
         let parameters = [&gamma[..], &beta, &split[0], &split[1]];
         fold(parameters, self.epsilon, &mut scale, &mut shift)?;
         if call.has_output(0) {
+            call.reserve_slices::<T>(2 * inner)?;
             let y = call.output_slice::<T>(0, &dims)?;
             T::scale_shift(exec, inner, &scale, &shift, x, y)?;
         }
@@ -97,10 +98,10 @@ where
     }
 }
 
-/// Factor and summand per channel, if all parameters are constants that are there.
+/// Returns scale and shift per channel, if all parameters are materialized constants.
 fn constants(site: &Site<'_>, epsilon: f64) -> Result<Option<Folded<f64>>, BindError> {
     let constants: Option<Vec<Vec<f64>>> =
-        (1..5).map(|index| site.constant(index).and_then(|c| widened(&c.view()).ok())).collect();
+        (1..5).map(|index| site.constant(index).and_then(|c| widen(&c.view()).ok())).collect();
     let Some(constants) = constants else {
         return Ok(None);
     };
@@ -110,7 +111,7 @@ fn constants(site: &Site<'_>, epsilon: f64) -> Result<Option<Folded<f64>>, BindE
     Ok(Some((scale, shift)))
 }
 
-/// The kernel of a normalization of channels.
+/// Selects the kernel of a normalization of channels.
 pub(crate) fn select(site: &Site<'_>, norm: &BatchNorm) -> Result<Selected, BindError> {
     let (folded, epsilon) = match &norm.parameters {
         Parameters::Folded { scale, shift } => (Some((scale.to_vec(), shift.to_vec())), 0.0),
@@ -119,45 +120,48 @@ pub(crate) fn select(site: &Site<'_>, norm: &BatchNorm) -> Result<Selected, Bind
     let is_given = matches!(norm.parameters, Parameters::Given { .. });
     let packed = if is_given && folded.is_some() { 1..5 } else { 0..0 };
     let pixels = folded.as_ref().map(|(scale, shift)| OverPixels::Affine {
-        scale: narrowed::<f32>(scale),
-        shift: narrowed::<f32>(shift),
+        scale: narrow::<f32>(scale),
+        shift: narrow::<f32>(shift),
     });
     let kernel: Result<Box<dyn Kernel>, BindError> = for_element!(site, norm.elem, floats, T => BatchNormalization::<T> {
         epsilon,
-        folded: folded.map(|(scale, shift)| (narrowed::<T>(&scale), narrowed::<T>(&shift))),
+        folded: folded.map(|(scale, shift)| (narrow::<T>(&scale), narrow::<T>(&shift))),
         elements: PhantomData,
     });
     let kernel = match pixels {
-        Some(pixels) => WithPixels::alike(site, kernel?, pixels),
+        Some(pixels) => WithPixels::with_same_order(site, kernel?, pixels),
         None => kernel?,
     };
-    Ok(Selected::from(kernel).packing(packed))
+    Ok(Selected::from(kernel).with_packed(packed))
 }
 
-/// Numbers in the type in which elements are computed.
-fn narrowed<T: Number>(numbers: &[f64]) -> Vec<T::Real> {
+/// Converts numbers to the type in which elements are computed.
+fn narrow<T: Number>(numbers: &[f64]) -> Vec<T::Real> {
     numbers.iter().map(|number| T::Real::from_f64(*number)).collect()
 }
 
 struct BatchNormalization<T: Number> {
     epsilon: f64,
-    /// Factor and summand per channel.
+    /// Scale and shift per channel.
     folded: Option<Folded<T::Real>>,
     elements: PhantomData<fn() -> T>,
 }
 
 type Folded<R> = (Vec<R>, Vec<R>);
 
-/// The elements of an input in double precision, for the time of the call.
-pub(in crate::ops) fn wide(call: &Call<'_>, index: usize) -> Result<Scratch<f64>, KernelError> {
+/// Widens an input to double precision for the time of the call.
+pub(in crate::ops) fn widen_input(
+    call: &Call<'_>,
+    index: usize,
+) -> Result<Scratch<f64>, KernelError> {
     let view = call.tensor(index)?;
     let mut wide = call.scratch::<f64>(view.len())?;
     widen_into(view, &mut wide)?;
     Ok(wide)
 }
 
-/// The elements of a constant in double precision.
-fn widened(view: &TensorView<'_>) -> Result<Vec<f64>, KernelError> {
+/// Widens a constant to double precision.
+fn widen(view: &TensorView<'_>) -> Result<Vec<f64>, KernelError> {
     let mut wide = vec![0f64; view.len()];
     widen_into(view, &mut wide)?;
     Ok(wide)
@@ -171,7 +175,7 @@ fn widen_into(view: &TensorView<'_>, wide: &mut [f64]) -> Result<(), KernelError
     Ok(cast_slices(view.data_type(), bytes, DataType::Double, target, view.len(), options)?)
 }
 
-/// Factor and summand per channel.
+/// Computes scale and shift per channel from `parameters`.
 fn fold<R: Math>(
     parameters: [&[f64]; 4],
     epsilon: f64,
@@ -193,14 +197,15 @@ where
 {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims: Dims = call.tensor(0)?.dims().into();
-        // A vector is a batch of one channel.
+        // A vector is a batch with one channel.
         let channels = dims.get(1).copied().unwrap_or(1);
         let inner = dims.iter().skip(2).product();
         let mut given;
         let (scale, shift) = match &self.folded {
             Some((scale, shift)) => (&scale[..], &shift[..]),
             None => {
-                let [gamma, beta, mean, variance] = [1, 2, 3, 4].map(|index| wide(call, index));
+                let [gamma, beta, mean, variance] =
+                    [1, 2, 3, 4].map(|index| widen_input(call, index));
                 let (gamma, beta, mean, variance) = (gamma?, beta?, mean?, variance?);
                 let count = gamma.len();
                 given = (call.scratch::<T::Real>(count)?, call.scratch::<T::Real>(count)?);
@@ -216,6 +221,7 @@ where
             );
         }
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
+        call.reserve_slices::<T>(2 * inner)?;
         let y = call.output_slice::<T>(0, &dims)?;
         T::scale_shift(exec, inner, scale, shift, x, y)?;
         Ok(())

@@ -1,4 +1,4 @@
-//! Col2Im: columns of blocks, added back to the images that they were taken from.
+//! Col2Im: adds columns of blocks back to the images that they were taken from.
 
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -10,24 +10,24 @@ use smallvec::SmallVec;
 use super::window::{counts, per_axis};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
-use crate::ops::tensor::moves::aligned;
+use crate::ops::tensor::moves::dense_aligned;
 
 type Axes = SmallVec<[BlockAxis; 8]>;
 
 struct Col2Im {
     strides: Option<Vec<usize>>,
     dilations: Option<Vec<usize>>,
-    /// Before all axes, then after them.
+    /// Padding before all axes, then after them.
     pads: Option<Vec<usize>>,
     elem: DataType,
     add_up: AddUp,
 }
 
-/// Adds up columns, given as bytes like the images: what computes sizes is compiled once, not for
-/// each type.
+/// Function that adds up columns. Takes elements as bytes, so that the computation of sizes is
+/// compiled only once.
 type AddUp = fn(&Exec<'_>, &mut Axes, &[u8], &mut [u8]) -> Result<(), Ended>;
 
-/// `Col2Im`
+/// Binds `Col2Im`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (strides, dilations) = (per_axis(site, "strides")?, per_axis(site, "dilations")?);
     let pads = counts(site, "pads")?;
@@ -54,10 +54,10 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 impl Col2Im {
-    /// The axes of images of some sizes under blocks of some sizes.
+    /// Describes the axes of images under blocks.
     fn axes(&self, images: &[i64], blocks: &[i64]) -> Result<Axes, KernelError> {
         let rank = images.len();
-        // An axis more for the parts of complex numbers.
+        // Complex numbers need one more axis for their parts.
         if blocks.len() != rank || rank >= MAX_AXES {
             fail!(
                 "image_shape has {rank} sizes and block_shape has {}; these must be equal and less than {MAX_AXES}",
@@ -98,7 +98,8 @@ impl Col2Im {
         let room = image.checked_add(before).and_then(|room| room.checked_add(after));
         let (Some(reach), Some(room)) = (reach, room) else {
             fail!(
-                "axis {axis} of size {image} is too large, with pads {before} and {after}, blocks of size {block} and dilation {dilation}"
+                "axis {axis} of size {image} is too large, with pads {before} and {after}, blocks of size {block} and \
+                 dilation {dilation}"
             );
         };
         let count = room.checked_sub(reach).map_or(0, |room| room / stride + 1);
@@ -128,8 +129,8 @@ impl Kernel for Col2Im {
         }
         let mut dims = Dims::from_slice(&[batch, columns / block]);
         dims.extend(axes.iter().map(|axis| axis.image));
-        let (exec, x) = (call.exec, aligned(call, call.tensor(0)?)?);
-        // The sums of an image, for each thread that has one.
+        let (exec, x) = (call.exec, dense_aligned(call, call.tensor(0)?)?);
+        // Each thread accumulates one image.
         let width = self.elem.bits().unwrap_or_default() / 8;
         let image = dims[2..].iter().fold(width.max(4), |n, dim| n.saturating_mul(*dim));
         let images = exec.pool.threads().min(dims[0].saturating_mul(dims[1]));
@@ -152,12 +153,12 @@ fn numbers<T: Loops + Pod>(
     T::add_columns(exec, axes, bytemuck::cast_slice(x), bytemuck::cast_slice_mut(y))
 }
 
-/// A sum of truth values is true if one of them is.
+/// Adds up booleans: true if any is.
 fn truth_values(exec: &Exec<'_>, axes: &mut Axes, x: &[u8], y: &mut [u8]) -> Result<(), Ended> {
     any_of_columns(exec, axes, x, y)
 }
 
-/// The parts of complex numbers are one axis more, along which blocks do not reach.
+/// Adds up complex numbers, with their parts as one more axis of blocks of size 1.
 fn complex<T: Loops + Pod>(
     exec: &Exec<'_>,
     axes: &mut Axes,
@@ -224,8 +225,8 @@ mod tests {
     fn what_does_not_fit() {
         let x = tensor(&[1, 4, 2], &[0f32; 8]);
         let far = i64::MAX;
-        type Row<'a> = (&'a [(&'static str, &'a [i64])], &'a [i64], &'a [i64], &'a str);
-        let rows: [Row<'_>; 9] = [
+        type Col2ImRow<'a> = (&'a [(&'static str, &'a [i64])], &'a [i64], &'a [i64], &'a str);
+        let rows: [Col2ImRow<'_>; 9] = [
             (&[], &[3], &[2, 2], "image_shape has 1 sizes and block_shape has 2"),
             (&[], &[3, -1], &[2, 2], "axis 1: the image size -1 must not be negative"),
             (&[], &[3, 3], &[2, 0], "the block size 0 must be positive"),

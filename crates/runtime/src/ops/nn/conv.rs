@@ -4,18 +4,19 @@
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sardonyx_kernels::Isa;
+use half::{bf16, f16};
 use sardonyx_kernels::conv::{
-    Algorithm, ConvEpilogue, ConvError, ConvParams, ExpandedConv, GatedConv, Lasts, PackedConv,
-    WeightSource, conv_naive,
+    Algorithm, ConvEpilogue, ConvError, ConvOperands, ConvParams, ExpandedConv, GatedConv, Lasts,
+    Order, PackedConv, PerAxis, WeightSource, conv_by_products, conv_naive, products_scratch,
 };
-use sardonyx_tensor::{DataType, Dims, Element};
+use sardonyx_kernels::{Isa, NarrowConvLoops};
+use sardonyx_tensor::{CastOptions, DataType, Dims, Element, cast, cast_slices};
 use smallvec::SmallVec;
 
 use super::window::Placed;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Ending, Kernel, Selected, Site};
-use crate::ops::narrow::{narrow, widen};
+use crate::ops::narrow::{narrow, numbers, widen};
 use crate::precision::Precision;
 use crate::program::{self, ConvWindow, Epilogue, Numbers, Op, Stage, Window, WindowSettings};
 use crate::weights::{Bits, Elements, Form, Packed, Prepared};
@@ -103,11 +104,18 @@ pub(in crate::ops) fn window_and_groups(
 impl program::Conv {
     /// Whether loops run that can do more with a result before it is written.
     pub(crate) fn takes_stages(&self) -> bool {
-        let packs = |window: &Window| window.kernel.len() <= PACKED_AXES;
-        self.elem == DataType::Float && self.window.known().is_some_and(packs)
+        self.elem == DataType::Float && self.packed_window().is_some()
+    }
+
+    /// Returns the window if loops on packed weights run.
+    fn packed_window(&self) -> Option<&Window> {
+        let packs = |window: &&Window| window.kernel.len() <= PACKED_AXES;
+        self.window.fixed().filter(packs).filter(|_| self.elem != DataType::Double)
     }
 }
 
+/// Choice: outputs from which vectors may be neighbouring outputs.
+const LEAST_PLANE: usize = 16;
 /// Spatial axes that loops on packed weights have at most.
 const PACKED_AXES: usize = 3;
 
@@ -115,12 +123,12 @@ const PACKED_AXES: usize = 3;
 pub(crate) fn select(site: &Site<'_>, conv: &program::Conv) -> Result<Selected, BindError> {
     let (mut kernel, mut packed) = bind(site, conv, 1)?;
     if let Some(expansion) = &conv.expansion {
-        let (first, more) = bind(site, expansion, 1 + conv.own_operands())?;
+        let (first, more) = bind(site, expansion, 1 + conv.own_operand_count())?;
         kernel.expansion = Some(Box::new(first));
         packed.extend(more);
     }
-    kernel.gate = conv.gate.map(|_| 1 + conv.own_operands());
-    Ok(Selected::new(kernel).packing(packed))
+    kernel.gate = conv.gate.map(|_| 1 + conv.own_operand_count());
+    Ok(Selected::new(kernel).with_packed(packed))
 }
 
 /// A convolution whose weights are the operand `at`, and the operands that it has packed.
@@ -129,12 +137,13 @@ fn bind(
     conv: &program::Conv,
     at: usize,
 ) -> Result<(Conv, SmallVec<[usize; 4]>), BindError> {
-    let window = conv.window.known().filter(|_| conv.takes_stages());
+    let window = conv.packed_window();
     let given = conv.bias.map(|_| at + 1);
     let (channels, weights) = match window {
         Some(window) => {
             let channels = Channels::new(site, conv, at)?;
-            let weights = pack(site, window, conv.group, &channels, at)?;
+            let is_alone = at == 1 && conv.gate.is_none() && conv.expansion.is_none();
+            let weights = pack(site, window, conv.group, &channels, at, is_alone)?;
             (channels, weights)
         }
         None => (Channels { given, ..Channels::default() }, Weights::Given),
@@ -221,10 +230,12 @@ impl Channels {
         self.packed.push(position);
         Ok(match constant.elements {
             Elements::All(tensor) => {
-                Some(tensor.to_vec::<f32>()?.into_iter().map(f64::from).collect())
+                let numbers = cast(tensor, DataType::Double, CastOptions::default())?;
+                Some(numbers.to_vec::<f64>()?)
             }
             Elements::Fill(one) => {
-                let one = one.to_vec::<f32>()?.first().copied().map(f64::from);
+                let one = cast(one, DataType::Double, CastOptions::default())?;
+                let one = one.to_vec::<f64>()?.first().copied();
                 one.map(|one| vec![one; constant.len()])
             }
             Elements::Unmade => {
@@ -244,23 +255,31 @@ fn combine(numbers: &mut Option<Vec<f64>>, more: Vec<f64>, with: fn(f64, f64) ->
 }
 
 /// The weights, which are the operand `at`, in the form in which they are used, if they are
-/// constant.
+/// constant. `is_alone`: the step has no other operation on its input.
 fn pack(
     site: &Site<'_>,
     window: &Window,
     group: usize,
     channels: &Channels,
     at: usize,
+    is_alone: bool,
 ) -> Result<Weights, BindError> {
     let isa = site.isa;
     let invalid = |error: ConvError| BindError::Invalid(error.to_string());
     match (site.weight(at), window.fixed_pads()) {
         (Some(constant), Some((begin, end))) => {
             let params = params(window, constant.dims, group, &begin, &end)?;
-            let exact = Algorithm::of(&params, nominal_pixels(site, &params)).map_err(invalid)?;
+            let exact = if is_alone {
+                choose_algorithm(site, &params)
+            } else {
+                Algorithm::of(&params, nominal_pixels(site, &params))
+            };
+            let exact = exact.map_err(invalid)?;
             let fastest = match site.precision {
-                Precision::Exact => exact,
-                Precision::Fast => exact.rounded(isa, &params),
+                Precision::Fast if constant.data_type == DataType::Float => {
+                    exact.rounded(isa, &params)
+                }
+                _ => exact,
             };
             if channels.unmade {
                 let packed = Packed::Outline;
@@ -273,14 +292,19 @@ fn pack(
                     isa,
                     params: params.clone(),
                     algorithm,
-                    scale: scale.map(Bits::of),
+                    scale: scale.map(Bits::new),
                 };
                 let bytes = PackedConv::bytes_of(isa, &params, algorithm).map_err(invalid)?;
                 let packed = site.weights.find_or_pack(&constant, form, bytes, |weights| {
-                    let fill = weights.fill().and_then(|bytes| bytes.try_into().ok());
-                    let source = match fill.map(f32::from_ne_bytes) {
-                        Some(fill) => WeightSource::Fill(fill),
-                        None => WeightSource::LeBytes(weights.at_once()),
+                    let wide = to_floats(constant.data_type, weights.read_all());
+                    let wide_fill = wide.as_ref().and_then(|wide| wide.first().copied());
+                    let fill = weights.fill().map(|bytes| bytes.try_into().map(f32::from_ne_bytes));
+                    let source = match (fill, wide_fill, &wide) {
+                        (Some(Ok(fill)), None, _) | (Some(_), Some(fill), _) => {
+                            WeightSource::Fill(fill)
+                        }
+                        (_, _, Some(wide)) => WeightSource::Floats(wide),
+                        (_, _, None) => WeightSource::LeBytes(weights.read_all()),
                     };
                     let lasts = Lasts::ForGood;
                     PackedConv::scaled(isa, params.clone(), algorithm, source, scale, lasts)
@@ -293,7 +317,7 @@ fn pack(
         }
         (Some(_), None) => match site.constant(at) {
             Some(constant) => Ok(Weights::Constant {
-                elements: constant.to_vec()?,
+                elements: cast(constant, DataType::Float, CastOptions::default())?.to_vec()?,
                 dims: constant.dims().into(),
                 packed: Mutex::default(),
             }),
@@ -303,14 +327,39 @@ fn pack(
     }
 }
 
+/// Returns the elements as floats if they have 16 bits.
+fn to_floats(data_type: DataType, bytes: &[u8]) -> Option<Vec<f32>> {
+    if data_type == DataType::Float {
+        return None;
+    }
+    let mut wide = vec![0.0; bytes.len() / 2];
+    let (elems, target) = (wide.len(), bytemuck::cast_slice_mut(&mut wide));
+    cast_slices(data_type, bytes, DataType::Float, target, elems, CastOptions::default()).ok()?;
+    Some(wide)
+}
+
+/// Returns the fastest algorithm for the orders of input and output.
+fn choose_algorithm(site: &Site<'_>, params: &ConvParams) -> Result<Algorithm, ConvError> {
+    let pixels = nominal_pixels(site, params);
+    let fastest = Algorithm::of(params, pixels)?;
+    let is_rows = [site.orders.input, site.orders.output] == [program::Order::Rows; 2];
+    if !is_rows || pixels.is_some_and(|pixels| pixels < LEAST_PLANE) {
+        return Ok(fastest);
+    }
+    fastest.in_rows(site.isa, params, nominal_spatial(site).as_deref())
+}
+
 /// How many pixels the output has, if its size is known before the run; of one image, if their
 /// number is not.
 fn nominal_pixels(site: &Site<'_>, params: &ConvParams) -> Option<usize> {
-    let shape = site.shape(0)?;
-    let spatial: Vec<usize> = shape.iter().skip(2).map(|dim| dim.size()).collect::<Option<_>>()?;
-    let images = shape.first()?.size().unwrap_or(1);
-    let outputs = params.output_dims(&spatial).ok()?;
+    let images = site.shape(0)?.first()?.size().unwrap_or(1);
+    let outputs = params.output_dims(&nominal_spatial(site)?).ok()?;
     Some(outputs.iter().fold(images, |pixels, outputs| pixels.saturating_mul(*outputs)))
+}
+
+/// Returns the spatial size of the input if it is known before the run.
+fn nominal_spatial(site: &Site<'_>) -> Option<Vec<usize>> {
+    site.shape(0)?.iter().skip(2).map(|dim| dim.size()).collect()
 }
 
 fn params(
@@ -341,10 +390,22 @@ impl Conv {
         window: &Window,
         placed: &Placed,
     ) -> Result<Prepared<PackedConv>, KernelError> {
+        let is_alone = self.at == 1 && self.gate.is_none() && self.expansion.is_none();
+        let outputs = placed.counts.iter().product::<usize>();
+        let by_planes = is_alone
+            && outputs >= LEAST_PLANE
+            && !call.has_layout(0)
+            && (self.elem != DataType::Float || call.image(0)?.order == Order::Rows);
+        let spatial = call.tensor(0)?.dims().get(2..).unwrap_or_default();
         let pack = |elements: &[f32], dims: &[usize], lasts: Lasts| {
             let params = params(window, dims, self.group, &placed.pads_begin, &placed.pads_end)?;
             // What is packed in a run is packed in the least time.
             let algorithm = Algorithm::of(&params, Some(0))?;
+            let algorithm = if by_planes {
+                algorithm.in_rows(self.isa, &params, Some(spatial))?
+            } else {
+                algorithm
+            };
             let bytes = PackedConv::bytes_of(self.isa, &params, algorithm);
             call.reserve(bytes?)?;
             let source = WeightSource::Floats(elements);
@@ -370,8 +431,8 @@ impl Conv {
                 Ok(Prepared::Kept(packed))
             }
             Weights::Given => {
-                let weights = call.tensor(self.at)?;
-                let packed = pack(weights.as_slice::<f32>()?, weights.dims(), Lasts::ForOneRun);
+                let weights = numbers(call, self.at)?;
+                let packed = pack(&weights, call.tensor(self.at)?.dims(), Lasts::ForOneRun);
                 packed.map(Prepared::ForThisRun)
             }
         }
@@ -391,7 +452,7 @@ impl Conv {
         // A pointwise convolution has one window for each pixel.
         let first = match &self.expansion {
             Some(first) => {
-                let Some(window) = first.window.known() else {
+                let Some(window) = first.window.fixed() else {
                     fail!("the expansion has no window")
                 };
                 let packed = first.packed(call, window, &window.place(spatial)?)?;
@@ -403,14 +464,7 @@ impl Conv {
             Some((first, packed)) => (AsRef::<Conv>::as_ref(*first), packed),
             None => (self, &packed),
         };
-        if weights.params().in_channels != input[1] {
-            fail!(
-                "the input has {} channels, but the weights are for {} in {} groups",
-                input[1],
-                weights.params().in_channels,
-                reader.group
-            );
-        }
+        reader.check_channels(weights, input[1])?;
         if dims.contains(&0) {
             return call.output_image(0, dims).map(|_| ());
         }
@@ -447,7 +501,7 @@ impl Conv {
                 fail!("input {position} is {:?}, not {dims:?}", call.tensor(position)?.dims());
             }
             // An image of one pixel lies in both orders: it is taken in that of the output.
-            Some(position) if call.is_laid(0) => match call.channels_last(position)? {
+            Some(position) if call.has_layout(0) => match call.channels_last(position)? {
                 Some(image) => Ok(Some(image)),
                 None => fail!("input {position} is in rows, output 0 is not"),
             },
@@ -466,7 +520,8 @@ impl Conv {
         })
     }
 
-    /// Any float type, element by element: `f64` in its own precision.
+    /// Convolves in any float type in its own precision: `f64`, or more axes than packed weights
+    /// have.
     fn run_plainly<T: Element + sardonyx_kernels::gemm::Number>(
         &self,
         call: &mut Call<'_>,
@@ -479,14 +534,63 @@ impl Conv {
         let input_dims: Dims = call.tensor(0)?.dims().into();
         let (x, w) = (call.slice::<T>(0)?, call.slice::<T>(self.at)?);
         let bias = if self.has_bias { Some(call.slice::<T>(self.at + 1)?) } else { None };
+        let exec = call.exec;
+        call.reserve(products_scratch::<T>(exec, &params))?;
         let y = call.output_slice::<T>(0, dims)?;
         if y.is_empty() {
             return Ok(());
         }
-        Ok(conv_naive(&params, input_dims[0], &input_dims[2..], x, w, bias, y)?)
+        let (images, spatial) = (input_dims[0], &input_dims[2..]);
+        if spatial.len() > PACKED_AXES {
+            return Ok(conv_naive(&params, images, spatial, x, w, bias, y)?);
+        }
+        let operands = ConvOperands { input: x, weights: w, bias };
+        Ok(conv_by_products(exec, &params, images, spatial, operands, y)?)
     }
 
-    fn run_narrow(
+    /// Convolves floats of 16 bits, which are widened and rounded image by image.
+    fn run_narrow<T: Element + NarrowConvLoops>(
+        &self,
+        call: &mut Call<'_>,
+        window: &Window,
+        placed: &Placed,
+        dims: &Dims,
+    ) -> Result<(), KernelError> {
+        let input = call.tensor(0)?;
+        let (images, spatial) = (input.dims()[0], &input.dims()[2..]);
+        let packed = self.packed(call, window, placed)?;
+        let channels = input.dims()[1];
+        self.check_channels(&packed, channels)?;
+        if dims.contains(&0) {
+            return call.output_slice::<T>(0, dims).map(|_| ());
+        }
+        let given = match self.ending.bias {
+            Some(position) => Some(widen(call, call.tensor(position)?)?),
+            None => None,
+        };
+        let bias = self.bias.as_deref().or(given.as_deref());
+        let epilogue = ConvEpilogue { bias, ..ConvEpilogue::default() };
+        let exec = call.exec;
+        call.reserve(packed.narrow_scratch(exec, images, spatial)?)?;
+        let (x, spatial) = (call.slice::<T>(0)?, PerAxis::from(spatial));
+        let y = call.output_slice::<T>(0, dims)?;
+        Ok(T::conv_narrow(exec, &packed, images, &spatial, x, &epilogue, y)?)
+    }
+
+    /// Whether the input has the channels that the weights are for.
+    fn check_channels(&self, weights: &PackedConv, channels: usize) -> Result<(), KernelError> {
+        if weights.params().in_channels != channels {
+            fail!(
+                "the input has {channels} channels, but the weights are for {} in {} groups",
+                weights.params().in_channels,
+                self.group
+            );
+        }
+        Ok(())
+    }
+
+    /// Convolves floats of 16 bits with more axes than loops on packed weights have.
+    fn run_narrow_plainly(
         &self,
         call: &mut Call<'_>,
         window: &Window,
@@ -531,7 +635,7 @@ impl Kernel for Conv {
         }
         let window = match &self.window {
             ConvWindow::Known(window) => Cow::Borrowed(window),
-            open => open.of_weights(&input, call.tensor(self.at)?.dims())?,
+            open => open.for_weights(&input, call.tensor(self.at)?.dims())?,
         };
         let window = &*window;
         let placed = window.place(&input[2..])?;
@@ -548,8 +652,66 @@ impl Kernel for Conv {
                 return self.run_plainly::<f32>(call, window, &placed, &dims);
             }
             DataType::Float => {}
-            _ => return self.run_narrow(call, window, &placed, &dims),
+            _ if window.kernel.len() > PACKED_AXES => {
+                return self.run_narrow_plainly(call, window, &placed, &dims);
+            }
+            DataType::Float16 => return self.run_narrow::<f16>(call, window, &placed, &dims),
+            _ => return self.run_narrow::<bf16>(call, window, &placed, &dims),
         }
         self.run_packed(call, window, &placed, &dims)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+    use sardonyx_ops::AttrValue::Int;
+    use sardonyx_tensor::Tensor;
+
+    use crate::ops::testing::{ints, run_with_constants, tensor};
+
+    /// Numbers whose products and sums are exact in every type.
+    fn numbers(len: usize, salt: usize) -> Vec<f32> {
+        (0..len).map(|i| ((i * 5 + salt) % 7) as f32 - 3.0).collect()
+    }
+
+    #[test]
+    fn every_float_type_and_number_of_axes() {
+        for (x_dims, w_dims, group) in [
+            (&[2, 4, 9][..], &[6, 2, 3][..], 2),
+            (&[1, 3, 8, 7], &[5, 3, 3, 3], 1),
+            (&[1, 6, 8, 7], &[6, 1, 3, 3], 6),
+            (&[1, 2, 5, 4, 6], &[3, 2, 3, 1, 3], 1),
+            (&[1, 2, 3, 2, 3, 4], &[2, 2, 3, 1, 1, 3], 1),
+            (&[0, 3, 8, 7], &[5, 3, 3, 3], 1),
+        ] {
+            let axes = x_dims.len() - 2;
+            let attributes = [
+                ("group", Int(group)),
+                ints("pads", &[vec![1; axes], vec![0; axes]].concat()),
+                ints("strides", &[vec![2], vec![1; axes - 1]].concat()),
+            ];
+            let x = numbers(x_dims.iter().product(), 1);
+            let w = numbers(w_dims.iter().product(), 2);
+            let b = numbers(w_dims[0], 3);
+            let mut expected: Option<Tensor> = None;
+            macro_rules! check {
+                ($($T:ty, $from:expr;)*) => {$({
+                    let of = |dims: &[usize], x: &[f32]| -> Tensor {
+                        tensor(dims, &x.iter().map(|x| $from(*x)).collect::<Vec<$T>>())
+                    };
+                    let operands = [of(x_dims, &x), of(w_dims, &w), of(&[w_dims[0]], &b)];
+                    let inputs = operands.each_ref().map(Some);
+                    for constants in [&[][..], &[1], &[1, 2]] {
+                        let found = run_with_constants("Conv", &attributes, &inputs, constants, 1);
+                        let found = found.unwrap().remove(0);
+                        let expected = expected.get_or_insert_with(|| found.clone());
+                        let of_floats = of(expected.dims(), &expected.to_vec::<f32>().unwrap());
+                        assert!(found.bit_eq(&of_floats), "{constants:?} {found:?}");
+                    }
+                })*};
+            }
+            check! { f32, |x| x; f64, f64::from; f16, f16::from_f32; bf16, bf16::from_f32; }
+        }
     }
 }

@@ -1,10 +1,11 @@
-//! ConvTranspose: constant weights packed once, for the sizes that are seen first.
+//! ConvTranspose: packs constant weights once, for the sizes of the first run.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Exec;
 use sardonyx_kernels::conv::{
-    Lasts, PackedTranspose, PerAxis, TransposeParams, conv_transpose_naive,
+    ConvOperands, Lasts, PackedTranspose, PerAxis, TransposeParams, conv_transpose_naive,
+    transpose_by_products,
 };
 use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::{SmallVec, smallvec};
@@ -18,40 +19,39 @@ use crate::weights::Prepared;
 struct ConvTranspose {
     elem: DataType,
     group: usize,
-    /// Lists of the attributes, where they are given.
+    /// Attributes that are lists, if given.
     kernel: Option<Vec<usize>>,
     strides: Option<Vec<usize>>,
     dilations: Option<Vec<usize>>,
     output_padding: Option<Vec<usize>>,
     output_shape: Option<Vec<usize>>,
     padding: Padding,
-    /// Constant weights, with their dimensions.
+    /// Constant weights with their dimensions.
     weights: Option<(Vec<f32>, Dims)>,
-    /// What was found for the input that was seen last. Only with constant weights.
+    /// State for the last input dimensions. Only with constant weights.
     kept: Mutex<Option<Arc<Ready>>>,
 }
 
-/// What does not change while inputs have the same dimensions.
+/// State that is valid while input dimensions stay equal.
 struct Ready {
     input: Dims,
     placed: Placed,
     packed: Option<Prepared<PackedTranspose>>,
 }
 
-/// Limit: most spatial axes that loops on packed weights have.
+/// Limit: spatial axes of loops over packed weights.
 const MOST_AXES: usize = PackedTranspose::MOST_AXES;
 
-/// What is cut off from both sides of the output.
+/// Rule for cropping the output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Padding {
-    /// Numbers for all axes, or for none.
+    /// Numbers for all axes, or none.
     Explicit(Option<Vec<isize>>),
-    /// What makes the output as large as the strides times the input. `true` if the smaller half is
-    /// before the first element.
+    /// Crops to the input size times the strides. `true` if the smaller half is at the beginning.
     Same(bool),
 }
 
-/// `ConvTranspose`
+/// Binds `ConvTranspose`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Selected, BindError> {
     let elem = site.elem(0)?;
     if !matches!(elem, DataType::Float | DataType::Double | DataType::Float16 | DataType::Bfloat16)
@@ -99,10 +99,10 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Selected, BindError> {
         weights,
         kept: Mutex::default(),
     };
-    Ok(Selected::new(kernel).packing(is_constant.then_some(1)))
+    Ok(Selected::new(kernel).with_packed(is_constant.then_some(1)))
 }
 
-/// One transposed convolution of known sizes.
+/// Transposed convolution of known sizes.
 struct Placed {
     params: TransposeParams,
     batch: usize,
@@ -117,8 +117,8 @@ impl Placed {
     }
 }
 
-/// A list of one number per axis, or ones.
-fn listed(
+/// Returns a list of one number per axis, by default `default` for all.
+fn per_axis_or(
     name: &str,
     list: Option<&Vec<usize>>,
     rank: usize,
@@ -156,9 +156,9 @@ impl ConvTranspose {
         let Some(out_channels) = w[1].checked_mul(self.group) else {
             fail!("{} groups of {} channels are too many", self.group, w[1]);
         };
-        let strides = listed("strides", self.strides.as_ref(), rank, 1)?;
-        let dilations = listed("dilations", self.dilations.as_ref(), rank, 1)?;
-        let extra = listed("output_padding", self.output_padding.as_ref(), rank, 0)?;
+        let strides = per_axis_or("strides", self.strides.as_ref(), rank, 1)?;
+        let dilations = per_axis_or("dilations", self.dilations.as_ref(), rank, 1)?;
+        let extra = per_axis_or("output_padding", self.output_padding.as_ref(), rank, 0)?;
         let pads: SmallVec<[isize; 6]> = match &self.padding {
             Padding::Explicit(Some(pads)) if pads.len() != 2 * rank => {
                 fail!("pads must be {} numbers, not {pads:?}", 2 * rank)
@@ -208,9 +208,9 @@ impl ConvTranspose {
         Ok(Placed { params, batch: x[0], spatial: x[2..].into(), dims })
     }
 
-    /// How much of what is cut off in all is cut off before the first element.
+    /// Returns the part of `cut` elements that is cropped at the beginning.
     fn begin(&self, cut: i128) -> i128 {
-        // What `output_shape` adds to what the input reaches is at the end.
+        // Extra `output_shape` padding goes at the end.
         if self.output_shape.is_some() && cut <= 0 {
             return 0;
         }
@@ -221,7 +221,7 @@ impl ConvTranspose {
         }
     }
 
-    /// Where everything lies for an input of these dimensions, with weights packed for it.
+    /// Returns the state for the input's dimensions, with packed weights.
     fn ready(&self, call: &Call<'_>) -> Result<Prepared<Ready>, KernelError> {
         let x = call.tensor(0)?.dims();
         let given = match &self.weights {
@@ -253,7 +253,7 @@ impl ConvTranspose {
                 let packed = match before {
                     Some(packed) => packed,
                     None => {
-                        // What was packed for other sizes is given back first.
+                        // Frees the weights packed for other sizes first.
                         *kept = None;
                         Arc::new(pack(call, &placed, weights, Lasts::ForGood)?)
                     }
@@ -281,13 +281,14 @@ impl ConvTranspose {
 
     fn run_doubles(&self, call: &mut Call<'_>, placed: &Placed) -> Result<(), KernelError> {
         let (x, w) = (call.slice::<f64>(0)?, call.slice::<f64>(1)?);
-        let (pool, bias) = (call.exec.pool, call.maybe_slice::<f64>(2)?);
+        let (exec, bias) = (call.exec, call.maybe_slice::<f64>(2)?);
         let y = call.output_slice::<f64>(0, &placed.dims)?;
-        let (batch, sizes) = (placed.batch, placed.sizes());
-        Ok(conv_transpose_naive(pool, &placed.params, batch, sizes, (x, w, bias), y)?)
+        let (batch, (spatial, output)) = (placed.batch, placed.sizes());
+        let operands = ConvOperands { input: x, weights: w, bias };
+        Ok(transpose_by_products(exec, &placed.params, batch, spatial, output, operands, y)?)
     }
 
-    /// Narrower floats are computed in `f32`.
+    /// Computes narrower floats in `f32`.
     fn run_narrow(&self, call: &mut Call<'_>, ready: &Ready) -> Result<(), KernelError> {
         let x = widen(call, call.tensor(0)?)?;
         let bias = match call.maybe_tensor(2)? {
@@ -339,15 +340,15 @@ impl ConvTranspose {
 }
 
 impl Ready {
-    /// Memory for the results of the phases, of no particular values; what else a run takes is
-    /// counted.
+    /// Allocates uninitialized memory for the results of the phases, and charges the scratch
+    /// memory.
     fn results(&self, call: &Call<'_>) -> Result<Tensor, KernelError> {
         let Some(packed) = &self.packed else {
-            return call.brief_tensor(DataType::Float, &[0]);
+            return call.scratch_tensor(DataType::Float, &[0]);
         };
         let (batch, spatial) = (self.placed.batch, &self.placed.spatial);
-        call.reserve(packed.scratch(call.exec.pool, batch, spatial)?)?;
-        call.brief_tensor(DataType::Float, &[packed.results_len(batch, spatial)?])
+        call.reserve(packed.scratch(call.exec, batch, spatial)?)?;
+        call.scratch_tensor(DataType::Float, &[packed.results_len(batch, spatial)?])
     }
 }
 
@@ -367,7 +368,7 @@ fn pack(
     Ok(packed?)
 }
 
-/// How many outputs the spread input reaches along an axis, with the extra ones at the end.
+/// Returns the length that the dilated input covers along an axis, output padding included.
 fn reach(len: usize, [kernel, stride, dilation, extra]: [usize; 4]) -> Result<i128, KernelError> {
     if kernel == 0 {
         fail!("the kernel has no element");
@@ -412,7 +413,7 @@ mod tests {
         Ints(values.to_vec().into())
     }
 
-    /// Three elements, each spread over a kernel of two.
+    /// Spreads three elements over a kernel of two.
     fn spread(attributes: &[(&'static str, AttrValue<'static>)]) -> Vec<f32> {
         let (x, w) = (tensor(&[1, 1, 3], &[1f32, 2.0, 3.0]), tensor(&[1, 1, 2], &[1f32, 10.0]));
         let inputs = [Some(&x), Some(&w)];

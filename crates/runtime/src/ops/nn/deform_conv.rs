@@ -1,4 +1,4 @@
-//! DeformConv: patches at moved places, multiplied with the weights as in a convolution.
+//! DeformConv: convolution over patches whose elements are sampled at shifted coordinates.
 
 use std::marker::PhantomData;
 
@@ -25,7 +25,7 @@ struct DeformConv<T> {
     elements: PhantomData<fn() -> T>,
 }
 
-/// `DeformConv`
+/// Binds `DeformConv`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let positive = |name: &str| -> Result<usize, BindError> {
         let number = site.need_int(name)?;
@@ -49,9 +49,9 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     })
 }
 
-/// Sizes that go together.
-struct Placed {
-    /// Output channels.
+/// Sizes of a call.
+struct DeformSizes {
+    /// Number of output channels.
     out_channels: usize,
     strides: SmallVec<[usize; 4]>,
     dilations: SmallVec<[usize; 4]>,
@@ -61,7 +61,7 @@ struct Placed {
 }
 
 impl<T: Element> DeformConv<T> {
-    fn place(&self, call: &Call<'_>) -> Result<Placed, KernelError> {
+    fn place(&self, call: &Call<'_>) -> Result<DeformSizes, KernelError> {
         let (x, w) = (call.tensor(0)?.dims(), call.tensor(1)?.dims());
         if x.len() < 3 || w.len() != x.len() || x.len() > MOST_DIMS + 2 {
             fail!(
@@ -98,7 +98,7 @@ impl<T: Element> DeformConv<T> {
             Some(given) => pads.copy_from_slice(given),
             None => {}
         }
-        let mut placed = Placed {
+        let mut placed = DeformSizes {
             out_channels: w[0],
             strides: list("strides", &self.strides)?,
             dilations: list("dilations", &self.dilations)?,
@@ -121,12 +121,8 @@ impl<T: Element> DeformConv<T> {
     }
 }
 
-/// Whether an input has the dimensions that the others imply.
-fn demand(
-    call: &Call<'_>,
-    (index, name): (usize, &str),
-    dims: &[usize],
-) -> Result<(), KernelError> {
+/// Refuses an input without the dimensions that the others imply.
+fn demand(call: &Call<'_>, index: usize, name: &str, dims: &[usize]) -> Result<(), KernelError> {
     match call.maybe_tensor(index)? {
         Some(view) if view.dims() != dims => {
             fail!("{name} has dimensions {:?}, but must have {dims:?}", view.dims())
@@ -139,7 +135,7 @@ impl<T: Element + Loops> DeformConv<T>
 where
     T::Real: ResizeLoops + Pod,
 {
-    /// The elements of an input in the type in which they are multiplied.
+    /// Converts an input to the type in which it is multiplied.
     fn reals(call: &Call<'_>, index: usize) -> Result<Scratch<T::Real>, KernelError> {
         let x = call.slice::<T>(index)?;
         let mut reals = call.scratch::<T::Real>(x.len())?;
@@ -166,9 +162,9 @@ where
         let around = |count: usize| -> Dims {
             [batch, count].into_iter().chain(placed.output.iter().copied()).collect()
         };
-        demand(call, (2, "offset"), &around(moved.saturating_mul(rank)))?;
-        demand(call, (4, "mask"), &around(moved))?;
-        demand(call, (3, "B"), &[placed.out_channels])?;
+        demand(call, 2, "offset", &around(moved.saturating_mul(rank)))?;
+        demand(call, 4, "mask", &around(moved))?;
+        demand(call, 3, "B", &[placed.out_channels])?;
         let (x, w, offsets) = (Self::reals(call, 0)?, Self::reals(call, 1)?, Self::reals(call, 2)?);
         let (bias, mask) = (Self::maybe_reals(call, 3)?, Self::maybe_reals(call, 4)?);
         let depth = channels.saturating_mul(taps);

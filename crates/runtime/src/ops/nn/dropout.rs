@@ -1,5 +1,5 @@
-//! Dropout: at inference the input itself, and a mask that keeps everything; in training random
-//! elements are dropped.
+//! Dropout: the identity at inference, with a mask of ones; random elements are dropped in
+//! training.
 
 use std::marker::PhantomData;
 
@@ -12,19 +12,19 @@ use crate::kernel::{Call, Kernel, Site};
 use crate::layout::{Layout, ViewSite};
 use crate::ops::math::for_element;
 use crate::ops::narrow::{narrow, widen};
-use crate::ops::random::{described, int_seed};
+use crate::ops::random::{describe_generator, int_seed};
 use crate::ops::tensor::moves::copy_view;
 use crate::program::{Dropout, MoveKind, Op};
 use crate::scratch::Scratch;
 
-/// `Dropout`
+/// Lowers `Dropout`.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let is_zero = |index: usize| {
         let constant = site.constant(index).map(Tensor::bytes);
         constant.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0))
     };
     let trains = site.has_input(2) && !is_zero(2);
-    // Training that drops nothing is inference.
+    // Training with a constant ratio of 0 is inference.
     if trains && !is_zero(1) {
         return Ok(Op::opaque(site));
     }
@@ -32,7 +32,7 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::moves(MoveKind::Dropout(dropout), site))
 }
 
-/// `Dropout` where it may train.
+/// Binds `Dropout` that may train.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let seed = int_seed(site)?;
     match site.elem(0)? {
@@ -63,7 +63,7 @@ impl Kernel for Dropout {
     }
 }
 
-/// Inference.
+/// Copies the input and fills the mask, as at inference.
 fn keep_all(call: &mut Call<'_>) -> Result<(), KernelError> {
     let input = call.tensor(0)?.clone();
     let dims: Dims = input.dims().into();
@@ -76,15 +76,15 @@ fn keep_all(call: &mut Call<'_>) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// How much is dropped, and by what the rest is multiplied.
+/// Ratio of dropped elements, and the factor of the others.
 struct Dropped {
     ratio: f64,
     scale: f64,
 }
 
 impl Dropped {
-    /// `None` at inference, and where nothing is dropped.
-    fn of(call: &Call<'_>) -> Result<Option<Dropped>, KernelError> {
+    /// Reads the inputs; `None` at inference, and if no element is dropped.
+    fn read(call: &Call<'_>) -> Result<Option<Dropped>, KernelError> {
         let trains = match call.maybe_tensor(2)? {
             Some(flag) => flag.contiguous_bytes() != Some(&[0]),
             None => false,
@@ -97,7 +97,8 @@ impl Dropped {
             Some(ratio) if ratio.len() != 1 => {
                 fail!("the ratio must have one element, not {}", ratio.len());
             }
-            // As exactly as the ratio or the data: a scale in 32 bits would show in doubles.
+            // Computed in the precision of ratio or data: a 32-bit scale would be inexact for
+            // doubles.
             Some(ratio) if ratio.data_type() == DataType::Double => {
                 let ratio = call.slice::<f64>(1)?[0];
                 Dropped { ratio, scale: 1.0 / (1.0 - ratio) }
@@ -127,7 +128,7 @@ struct Training<T> {
 
 impl<T: Number + Element> Kernel for Training<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let Some(Dropped { ratio, scale }) = Dropped::of(call)? else {
+        let Some(Dropped { ratio, scale }) = Dropped::read(call)? else {
             return keep_all(call);
         };
         let (exec, generator) = (call.exec, call.random.generator(self.seed));
@@ -140,18 +141,18 @@ impl<T: Number + Element> Kernel for Training<T> {
     }
 
     fn describe(&self) -> String {
-        described(&format!("training {}", T::DATA_TYPE), self.seed)
+        describe_generator(&format!("training {}", T::DATA_TYPE), self.seed)
     }
 }
 
-/// In floats of 8 bits, which are computed in `f32`.
+/// Training on floats of 8 bits, computed in `f32`.
 struct TrainingNarrow {
     seed: Option<u32>,
 }
 
 impl Kernel for TrainingNarrow {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let Some(Dropped { ratio, scale }) = Dropped::of(call)? else {
+        let Some(Dropped { ratio, scale }) = Dropped::read(call)? else {
             return keep_all(call);
         };
         let (exec, generator) = (call.exec, call.random.generator(self.seed));
@@ -166,11 +167,11 @@ impl Kernel for TrainingNarrow {
     }
 
     fn describe(&self) -> String {
-        described("training, widened", self.seed)
+        describe_generator("training, widened", self.seed)
     }
 }
 
-/// Room for a mask, if it is wanted.
+/// Allocates a mask if it has a reader.
 fn mask_for(call: &Call<'_>, len: usize) -> Result<Option<Scratch<u8>>, KernelError> {
     call.has_output(1).then(|| call.scratch(len)).transpose()
 }
@@ -195,8 +196,8 @@ mod tests {
     use super::*;
     use crate::ops::testing::{run, run_with_constants, tensor};
 
-    /// `RandomState(0).rand(4)` is 0.5488, 0.7152, 0.6028, 0.5449.
-    fn seeded(inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, String> {
+    /// Runs with seed 0. `RandomState(0).rand(4)` is 0.5488, 0.7152, 0.6028, 0.5449.
+    fn run_seeded(inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, String> {
         run("Dropout", &[("seed", Int(0))], inputs, 2)
     }
 
@@ -221,12 +222,12 @@ mod tests {
         for data in types {
             for elem in types {
                 let ratio = to(&tensor(&[], &[0.625f32]), elem);
-                let found = seeded(&[Some(&to(&x, data)), Some(&ratio), Some(&on)]).unwrap();
+                let found = run_seeded(&[Some(&to(&x, data)), Some(&ratio), Some(&on)]).unwrap();
                 assert_eq!(found, [to(&expected, data), mask.clone()], "{data:?} {elem:?}");
             }
         }
         let halves = [1.0, -2.0].map(f16::from_f32);
-        let found = seeded(&[Some(&tensor(&[2], &halves)), None, Some(&on)]).unwrap();
+        let found = run_seeded(&[Some(&tensor(&[2], &halves)), None, Some(&on)]).unwrap();
         assert_eq!(found[0], tensor(&[2], &[2.0, -4.0].map(f16::from_f32)));
         assert_eq!(found[1], tensor(&[2], &[Bool8(1); 2]));
     }
@@ -249,7 +250,7 @@ mod tests {
                 assert_eq!((found[0].bytes(), &found[1]), (x.bytes(), &all));
             }
         }
-        let found = seeded(&[Some(&x), Some(&half), Some(&on)]).unwrap();
+        let found = run_seeded(&[Some(&x), Some(&half), Some(&on)]).unwrap();
         assert_eq!(found[1], all);
         let inputs = [Some(&x), Some(&half), Some(&on)];
         assert_eq!(run("Dropout", &[("seed", Int(0))], &inputs, 1).unwrap().len(), 1);
@@ -264,7 +265,7 @@ mod tests {
             (tensor(&[], &[bf16::NAN]), "the ratio is NaN, but must be at least 0 and less than 1"),
             (tensor(&[2], &[0.5f32; 2]), "the ratio must have one element, not 2"),
         ] {
-            let found = seeded(&[Some(&x), Some(&ratio), Some(&on)]);
+            let found = run_seeded(&[Some(&x), Some(&ratio), Some(&on)]);
             assert_eq!(found.unwrap_err(), refusal);
         }
         for seed in [-1, 1 << 32] {

@@ -1,5 +1,4 @@
-//! GlobalAveragePool, GlobalLpPool and GlobalMaxPool: a reduction over all spatial axes that keeps
-//! them with size 1.
+//! GlobalAveragePool, GlobalLpPool and GlobalMaxPool: reductions of all spatial axes to size 1.
 
 use std::marker::PhantomData;
 
@@ -17,13 +16,13 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
 
-/// `GlobalAveragePool`
+/// Binds `GlobalAveragePool`.
 pub(crate) fn bind_average(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let rows: Result<Box<dyn Kernel>, BindError> = for_element!(site, site.elem(0)?, floats, T => GlobalPool::<T> { what: Reduce::Mean, elements: PhantomData });
     of_either(site, rows?, Total::Mean)
 }
 
-/// `GlobalLpPool`
+/// Binds `GlobalLpPool`.
 pub(crate) fn bind_lp(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let what = match power(site)? {
         1 => Reduce::L1,
@@ -35,7 +34,7 @@ pub(crate) fn bind_lp(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, floats, T => GlobalPool::<T> { what, elements: PhantomData })
 }
 
-/// `GlobalMaxPool`
+/// Binds `GlobalMaxPool`.
 pub(crate) fn bind_max(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let rows: Result<Box<dyn Kernel>, BindError> = for_element!(site, site.elem(0)?, floats, T => GlobalPool::<T> { what: Reduce::Max, elements: PhantomData });
     of_either(site, rows?, Total::Max)
@@ -57,13 +56,13 @@ struct GlobalPool<T> {
     elements: PhantomData<fn() -> T>,
 }
 
-/// Norms that are no reduction: those of one window over all elements.
+/// Lp norm without a reduction of its own: pools one window over all elements.
 struct GlobalLpPool<T> {
     p: u32,
     elements: PhantomData<fn() -> T>,
 }
 
-/// The dimensions of the input, and those of the output.
+/// Returns the dimensions of the input, and those of the output.
 fn pooled_dims(call: &Call<'_>) -> Result<(Dims, Dims), KernelError> {
     let input: Dims = call.tensor(0)?.dims().into();
     if input.len() < 2 {
@@ -92,7 +91,7 @@ impl<T: Element + FloatLoops<Wide: Pod>> Kernel for GlobalLpPool<T> {
         let elements = [input[2..].iter().product()];
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         if elements == [0] {
-            // The sum of nothing.
+            // An empty sum is zero.
             call.output_slice::<T>(0, &dims)?.fill(T::ZERO);
             return Ok(());
         }

@@ -1,6 +1,6 @@
-//! Operators on images of floats whose channels come last: loops over pixels.
+//! Kernels over pixels, for images of floats whose channels come last.
 //!
-//! Each has a kernel for rows as well, which runs where sizes are not known before the run.
+//! Each also has a kernel for rows, which runs if sizes are unknown before the run.
 
 use std::iter::repeat_n;
 
@@ -15,13 +15,13 @@ use crate::error::{KernelError, fail};
 use crate::kernel::{Call, Kernel, MemoryRules, Site};
 use crate::program::{Images, Order, Window};
 
-/// What is computed over pixels.
+/// Operation over pixels.
 pub(crate) enum OverPixels {
     AveragePool(Window, Divisor),
     MaxPool(Window),
     Local(LocalResponse),
-    /// By mean and variance of this many groups of channels; `None`: of each channel. Inputs 1 and
-    /// 2 are scale and shift.
+    /// Normalizes groups of channels, or with `None` each channel, by mean and variance. Inputs 1
+    /// and 2 are scale and shift.
     Groups {
         groups: Option<usize>,
         epsilon: f64,
@@ -31,31 +31,31 @@ pub(crate) enum OverPixels {
         shift: Vec<f32>,
     },
     Softmax(Softmax),
-    /// All pixels of an image become one, in rows; whether its axes are kept.
+    /// Reduces each image to one pixel, in rows; whether its axes are kept.
     Total(Total, bool),
 }
 
-/// The loops over pixels, and the kernel for rows.
+/// Kernel with a form over pixels and one for rows.
 pub(crate) struct WithPixels {
     rows: Box<dyn Kernel>,
     pixels: OverPixels,
 }
 
 impl WithPixels {
-    /// For a step whose result has the order of its operand: the kernel for rows alone, if that is
-    /// the order.
-    pub(crate) fn alike(
+    /// Makes the kernel of a step whose result has the order of its operand: the one for rows only
+    /// if that is the order.
+    pub(crate) fn with_same_order(
         site: &Site<'_>,
         rows: Box<dyn Kernel>,
         pixels: OverPixels,
     ) -> Box<dyn Kernel> {
-        match site.order {
+        match site.orders.output {
             Order::Rows => rows,
             Order::ChannelsLast => Box::new(WithPixels { rows, pixels }),
         }
     }
 
-    /// For windows over images, whose results may be single pixels: these lie in both orders.
+    /// Makes the kernel of pooling, whose results may be single pixels, which lie in both orders.
     pub(crate) fn pooling(
         site: &Site<'_>,
         rows: Box<dyn Kernel>,
@@ -67,25 +67,25 @@ impl WithPixels {
         }
     }
 
-    /// For a step that reads either order.
+    /// Makes the kernel of a step that reads either order.
     pub(crate) fn reading(rows: Box<dyn Kernel>, pixels: OverPixels) -> Box<dyn Kernel> {
         Box::new(WithPixels { rows, pixels })
     }
 }
 
-/// What an operator makes of images that has loops over pixels, which gain a pass over them.
+/// Returns how an operator with loops over pixels reads images: it gains from channels last.
 pub(crate) fn gains(_: &Site<'_>) -> Images {
     Images::Alike { gain: 1 }
 }
 
-/// What an operator makes of images that reads either order.
+/// Returns how an operator reads images that accepts either order.
 pub(crate) fn reads(_: &Site<'_>) -> Images {
     Images::Read
 }
 
-/// Memory for images of those dimensions, which lie in rows only if they have one pixel.
+/// Returns the memory of an output image, which may be in rows only if it has one pixel.
 fn pooled_pixels<'a>(call: &'a mut Call<'_>, dims: &[usize]) -> Result<PixelsMut<'a>, KernelError> {
-    if call.is_laid(0) {
+    if call.has_layout(0) {
         return call.output_pixels(0, dims);
     }
     if dims[2..].iter().any(|size| *size != 1) {
@@ -95,7 +95,7 @@ fn pooled_pixels<'a>(call: &'a mut Call<'_>, dims: &[usize]) -> Result<PixelsMut
 }
 
 impl Kernel for WithPixels {
-    /// Inputs lie as the kernel for rows finds them, but are never written over.
+    /// Allows the layouts of the kernel for rows, but no reuse of inputs.
     fn memory(&self) -> MemoryRules {
         MemoryRules { in_place: &[], ..self.rows.memory() }
     }
@@ -106,14 +106,14 @@ impl Kernel for WithPixels {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        // The order of the result decides: an image of one pixel lies in both. If the result is
-        // one, that of the operand does.
+        // The result's order decides, as an image of one pixel has both. If the result is one
+        // pixel, the operand's order decides.
         let has_pixels = match self.pixels {
             OverPixels::Total(..) => !call.tensor(0)?.is_contiguous(),
             OverPixels::AveragePool(..) | OverPixels::MaxPool(_) => {
-                call.is_laid(0) || !call.tensor(0)?.is_contiguous()
+                call.has_layout(0) || !call.tensor(0)?.is_contiguous()
             }
-            _ => call.is_laid(0),
+            _ => call.has_layout(0),
         };
         if !has_pixels {
             return self.rows.run(call);

@@ -1,4 +1,4 @@
-//! InstanceNormalization: every channel of every image by its own mean and variance.
+//! InstanceNormalization: normalizes each channel of each image by its mean and variance.
 
 use std::marker::PhantomData;
 
@@ -14,11 +14,11 @@ use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
 use crate::scratch::Scratch;
 
-/// `InstanceNormalization`
+/// Binds `InstanceNormalization`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let epsilon = f64::from(site.float("epsilon").unwrap_or(1e-5));
     let rows: Result<Box<dyn Kernel>, BindError> = for_element!(site, site.elem(0)?, floats, T => InstanceNormalization::<T> { epsilon, elements: PhantomData });
-    Ok(WithPixels::alike(site, rows?, OverPixels::Groups { groups: None, epsilon }))
+    Ok(WithPixels::with_same_order(site, rows?, OverPixels::Groups { groups: None, epsilon }))
 }
 
 struct InstanceNormalization<T> {
@@ -26,7 +26,7 @@ struct InstanceNormalization<T> {
     elements: PhantomData<fn() -> T>,
 }
 
-/// A parameter of each channel, in the type in which elements are computed.
+/// Returns a parameter of each channel in the type in which elements are computed.
 pub(super) fn per_channel<T: Element + Number>(
     call: &Call<'_>,
     index: usize,
@@ -59,6 +59,7 @@ where
             (per_channel::<T>(call, 1, *channels)?, per_channel::<T>(call, 2, *channels)?);
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let inner: usize = spatial.iter().product();
+        call.reserve_slices::<T>(2 * inner)?;
         let y = call.output_slice::<T>(0, &dims)?;
         if inner == 0 || *channels == 0 {
             return Ok(());

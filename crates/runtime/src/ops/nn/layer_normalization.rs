@@ -1,4 +1,5 @@
-//! Normalizations that look at one example only.
+//! Normalizations within one example: LayerNormalization, RMSNormalization, GroupNormalization,
+//! LpNormalization, MeanVarianceNormalization.
 
 use std::marker::PhantomData;
 
@@ -11,29 +12,28 @@ use sardonyx_kernels::reduce::Reduce;
 use sardonyx_kernels::{Exec, FloatLoops, Loops};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, cast_slices, shape::normalize_axis};
 
-use super::batch_normalization::wide;
+use super::batch_normalization::widen_input;
 use super::images::{OverPixels, WithPixels};
 use super::instance_normalization::per_channel;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 use crate::layout::Layout;
-use crate::ops::math::softmax::around;
+use crate::ops::math::softmax::split_at_axis;
 use crate::ops::math::{for_element, steps};
 use crate::ops::narrow::{narrow, widen};
 use crate::ops::tensor::moves::expand;
 use crate::program::{self, NormKind, Op};
 use crate::scratch::Contents;
 
-/// `LayerNormalization`
+/// Lowers `LayerNormalization`.
 pub(crate) fn lower_layer(site: &Site<'_>) -> Result<Op, BindError> {
     let (axis, epsilon) = (site.need_int("axis")?, epsilon(site));
-    // Sums are kept in double precision whatever it says; what is left of it is the type of the
-    // statistics.
+    // Sums are always in double precision; `stash_type` decides only the type of the statistics.
     let stash = stash_type(site)?;
     norm(site, NormKind::Layer { axis, epsilon, stash })
 }
 
-/// `RMSNormalization`: input and scale may be of two types.
+/// Lowers `RMSNormalization`. Input and scale may have different types.
 pub(crate) fn lower_root_mean_square(site: &Site<'_>) -> Result<Op, BindError> {
     if site.elem(0)? != site.elem(1)? {
         return Ok(Op::opaque(site));
@@ -51,7 +51,7 @@ fn norm(site: &Site<'_>, kind: NormKind) -> Result<Op, BindError> {
     Ok(Op::Norm(Box::new(program::Norm { kind, elem, x, scale, bias, residual: None })))
 }
 
-/// The kernel of a normalization of rows.
+/// Selects the kernel of a normalization of rows.
 pub(crate) fn select(site: &Site<'_>, norm: &program::Norm) -> Result<Box<dyn Kernel>, BindError> {
     let input = 2 + usize::from(norm.bias.is_some());
     let sum = norm.residual.map(|residual| Sum { input, output: residual.sum });
@@ -79,8 +79,8 @@ pub(crate) fn select(site: &Site<'_>, norm: &program::Norm) -> Result<Box<dyn Ke
     }
 }
 
-/// Whether rows may be a pitch apart, as the pixels of images are whose channels come last: rows of
-/// floats along the last axis, of which nothing else is wanted.
+/// Whether the kernel accepts rows with a pitch, such as pixels with channels last: float rows
+/// along the last axis, without other outputs.
 fn takes_pitch(site: &Site<'_>, norm: &program::Norm, axis: i64) -> bool {
     let rank = |input: usize| site.shape(input).map(|shape| shape.len() as i64);
     let is_last = axis == -1 || rank(0) == Some(axis + 1);
@@ -89,11 +89,11 @@ fn takes_pitch(site: &Site<'_>, norm: &program::Norm, axis: i64) -> bool {
     norm.elem == DataType::Float && is_last && are_vectors && is_alone
 }
 
-/// `RMSNormalization` of an input whose type is not that of the scale.
+/// Binds `RMSNormalization` of an input and a scale of different types.
 pub(crate) fn bind_root_mean_square(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (axis, epsilon) = (site.need_int("axis")?, epsilon(site));
     let (elem, scale) = (site.elem(0)?, site.elem(1)?);
-    // Any pair of floats.
+    // Any pair of float types.
     for elem in [elem, scale] {
         if !elem_is_float(elem) {
             return site.unsupported_type(elem);
@@ -102,7 +102,7 @@ pub(crate) fn bind_root_mean_square(site: &Site<'_>) -> Result<Box<dyn Kernel>, 
     Ok(Box::new(MixedRootMeanSquare { axis, epsilon, scale }))
 }
 
-/// `GroupNormalization`
+/// Binds `GroupNormalization`.
 pub(crate) fn bind_groups(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (epsilon, groups) = (epsilon(site), site.need_int("num_groups")?);
     let Some(groups) = usize::try_from(groups).ok().filter(|groups| *groups > 0) else {
@@ -115,10 +115,14 @@ pub(crate) fn bind_groups(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError>
         epsilon,
         elements: PhantomData,
     });
-    Ok(WithPixels::alike(site, rows?, OverPixels::Groups { groups: Some(groups), epsilon }))
+    Ok(WithPixels::with_same_order(
+        site,
+        rows?,
+        OverPixels::Groups { groups: Some(groups), epsilon },
+    ))
 }
 
-/// `LpNormalization`
+/// Binds `LpNormalization`.
 pub(crate) fn bind_lp(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let axis = site.need_int("axis")?;
     let norm = match site.need_int("p")? {
@@ -135,7 +139,7 @@ pub(crate) fn bind_lp(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     })
 }
 
-/// `MeanVarianceNormalization`
+/// Binds `MeanVarianceNormalization`.
 pub(crate) fn bind_mean_variance(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let Some(axes) = site.ints("axes") else {
         return Err(BindError::Invalid("attribute 'axes' is missing".to_string()));
@@ -159,7 +163,7 @@ fn epsilon(site: &Site<'_>) -> f64 {
     f64::from(site.float("epsilon").unwrap_or(1e-5))
 }
 
-/// The type that statistics are computed in.
+/// Returns the type that statistics are computed in.
 fn stash_type(site: &Site<'_>) -> Result<DataType, BindError> {
     let number = site.int("stash_type").unwrap_or(1);
     let found = i32::try_from(number).ok().and_then(DataType::from_number);
@@ -172,14 +176,15 @@ fn stash_type(site: &Site<'_>) -> Result<DataType, BindError> {
     }
 }
 
-/// A sum that is normalized: where its other operand is among the inputs, and it among the outputs.
+/// Sum that is normalized: positions of its other operand among the inputs and of its result among
+/// the outputs.
 #[derive(Clone, Copy)]
 struct Sum {
     input: usize,
     output: usize,
 }
 
-/// The other operand of a sum.
+/// Returns the other operand of a sum.
 fn residual<'a, T: Element>(
     sum: Option<Sum>,
     call: &Call<'a>,
@@ -192,7 +197,7 @@ fn residual<'a, T: Element>(
     Ok(Some(call.slice::<T>(sum.input)?))
 }
 
-/// The elements of the first output, and of a sum that somebody wants.
+/// Returns the elements of the first output, and of the sum if it has a reader.
 fn normalized_and_sum<'c, T: Element>(
     sum: Option<Sum>,
     call: &'c mut Call<'_>,
@@ -204,8 +209,8 @@ fn normalized_and_sum<'c, T: Element>(
     }
 }
 
-/// For profiles and `explain`.
-fn of_sum(sum: Option<Sum>) -> &'static str {
+/// Describes the sum for profiles and `explain`.
+fn describe_sum(sum: Option<Sum>) -> &'static str {
     if sum.is_some() { "a sum of " } else { "" }
 }
 
@@ -219,11 +224,12 @@ struct LayerNormalization<T> {
     elements: PhantomData<fn() -> T>,
 }
 
-/// Rows of floats that are a pitch apart.
+/// Normalizes float rows with a pitch.
 fn normalize_pixels(
     call: &mut Call<'_>,
     dims: &Dims,
-    (epsilon, has_bias): (f64, bool),
+    epsilon: f64,
+    has_bias: bool,
 ) -> Result<(), KernelError> {
     let view = call.tensor(0)?;
     let layout = Layout { offset: view.offset(), strides: view.strides() };
@@ -232,7 +238,7 @@ fn normalize_pixels(
     };
     let last = dims.len() - 1;
     let (count, width) = (product(&dims[..last]), dims[last]);
-    let x = Pixels::new(call.strided::<f32>(0)?, count, width, pitch);
+    let x = Pixels::new(call.strided_slice::<f32>(0)?, count, width, pitch);
     let exec = call.exec;
     let scale = over_rows::<f32>(call, 1, dims, last)?;
     let bias = if has_bias { Some(over_rows::<f32>(call, 2, dims, last)?) } else { None };
@@ -242,7 +248,7 @@ fn normalize_pixels(
 }
 
 impl<T> LayerNormalization<T> {
-    /// Whether somebody wants the mean (1) or the inverse deviation (2).
+    /// Whether the mean (1) or the inverse deviation (2) has a reader.
     fn has_statistic(&self, call: &Call<'_>, index: usize) -> bool {
         call.has_output(index) && self.sum.is_none_or(|sum| sum.output != index)
     }
@@ -250,14 +256,15 @@ impl<T> LayerNormalization<T> {
 
 impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
     fn memory(&self) -> MemoryRules {
-        let pitched = if self.takes_pitch { Inputs::at(&[0]) } else { Inputs::default() };
+        let pitched =
+            if self.takes_pitch { Inputs::from_positions(&[0]) } else { Inputs::default() };
         MemoryRules { pitched, ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims: Dims = call.tensor(0)?.dims().into();
         if self.takes_pitch && !call.tensor(0)?.is_contiguous() {
-            return normalize_pixels(call, &dims, (self.epsilon, self.has_bias));
+            return normalize_pixels(call, &dims, self.epsilon, self.has_bias);
         }
         let axis = normalize_axis(self.axis, dims.len())?;
         let rows = [product(&dims[..axis]), product(&dims[axis..])];
@@ -292,7 +299,7 @@ impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
     }
 
     fn describe(&self) -> String {
-        let of = of_sum(self.sum);
+        let of = describe_sum(self.sum);
         format!("layer normalization of {of}{}", T::DATA_TYPE)
     }
 }
@@ -324,13 +331,13 @@ impl<T: Element + FloatLoops> Kernel for RootMeanSquare<T> {
     }
 
     fn describe(&self) -> String {
-        let of = of_sum(self.sum);
+        let of = describe_sum(self.sum);
         format!("root-mean-square normalization of {of}{}", T::DATA_TYPE)
     }
 }
 
-/// The output has the type of the scale, which is not that of the input. Computed in double
-/// precision.
+/// Normalization whose output has the type of the scale, which differs from that of the input.
+/// Computed in double precision.
 struct MixedRootMeanSquare {
     axis: i64,
     epsilon: f64,
@@ -343,7 +350,7 @@ impl Kernel for MixedRootMeanSquare {
         let axis = normalize_axis(self.axis, dims.len())?;
         let rows = [product(&dims[..axis]), product(&dims[axis..])];
         let exec = call.exec;
-        let (x, scale) = (wide(call, 0)?, wide(call, 1)?);
+        let (x, scale) = (widen_input(call, 0)?, widen_input(call, 1)?);
         let scale = broadcast(call, 1, &scale, call.tensor(1)?.dims(), &dims, axis)?;
         let mut y = call.scratch::<f64>(x.len())?;
         f64::rms_norm(
@@ -391,6 +398,7 @@ where
             (per_channel::<T>(call, 1, *channels)?, per_channel::<T>(call, 2, *channels)?);
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let inner = product(spatial);
+        call.reserve_slices::<T>(2 * (channels / self.groups) * inner)?;
         let y = call.output_slice::<T>(0, &dims)?;
         if y.is_empty() {
             return Ok(());
@@ -426,7 +434,8 @@ impl<T: Element + FloatLoops> Kernel for LpNormalization<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let dims: Dims = call.tensor(0)?.dims().into();
-        let sizes = around(&dims, self.axis)?;
+        let sizes = split_at_axis(&dims, self.axis)?;
+        call.reserve_slices::<T>(2 * sizes[1] * sizes[2])?;
         let y = call.output_slice::<T>(0, &dims)?;
         T::lp_norm(exec, self.norm, sizes, x, y)?;
         Ok(())
@@ -441,16 +450,16 @@ struct MeanVariance {
     axes: Vec<i64>,
 }
 
-/// The axes that statistics are taken over.
+/// Axes that statistics are computed over.
 struct Reduced {
-    /// By axis; longer than there are axes.
+    /// Whether each axis is reduced. Longer than the rank.
     marked: [bool; MAX_RANK],
     /// Dimensions of the statistics.
     dims: Dims,
 }
 
 impl MeanVariance {
-    fn reduced(&self, dims: &[usize]) -> Result<Reduced, KernelError> {
+    fn reduce_dims(&self, dims: &[usize]) -> Result<Reduced, KernelError> {
         let mut marked = [false; MAX_RANK];
         for axis in &self.axes {
             let axis = normalize_axis(*axis, dims.len())?;
@@ -466,7 +475,7 @@ impl MeanVariance {
 }
 
 impl Reduced {
-    /// `statistic` has room for one number per element of the statistics.
+    /// Subtracts the mean and divides by the deviation. `statistic` has one element per mean.
     fn normalize<T: Element + Loops>(
         &self,
         exec: &Exec<'_>,
@@ -489,7 +498,8 @@ impl Reduced {
             Strided::new(statistic, &repeated),
             y,
         )?;
-        // Around the mean, not the difference of two large sums.
+        // Sums squares of differences to the mean: the difference of two large sums would be
+        // inexact.
         T::reduce(exec, Reduce::SumSquare, dims, marked, y, statistic)?;
         let count = (y.len() / statistic.len()) as f64;
         for value in statistic.iter_mut() {
@@ -516,14 +526,14 @@ impl<T: Element + Loops> Kernel for WideMeanVariance<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let dims: Dims = call.tensor(0)?.dims().into();
-        let reduced = self.of.reduced(&dims)?;
+        let reduced = self.of.reduce_dims(&dims)?;
         let mut statistic = call.scratch::<T>(product(&reduced.dims))?;
         let y = call.output_slice::<T>(0, &dims)?;
         reduced.normalize(exec, &dims, x, &mut statistic, y)
     }
 }
 
-/// Through `f32`.
+/// Normalization of 16-bit floats, computed in `f32`.
 struct NarrowMeanVariance(MeanVariance);
 
 impl Kernel for NarrowMeanVariance {
@@ -531,7 +541,7 @@ impl Kernel for NarrowMeanVariance {
         let (elem, dims) = (call.tensor(0)?.data_type(), Dims::from(call.tensor(0)?.dims()));
         let x = widen(call, call.tensor(0)?)?;
         let mut y = call.scratch::<f32>(x.len())?;
-        let reduced = self.0.reduced(&dims)?;
+        let reduced = self.0.reduce_dims(&dims)?;
         let mut statistic = call.scratch::<f32>(product(&reduced.dims))?;
         reduced.normalize(call.exec, &dims, &x, &mut statistic, &mut y)?;
         narrow(call, 0, elem, &dims, &y)
@@ -542,8 +552,8 @@ fn product(dims: &[usize]) -> usize {
     dims.iter().product()
 }
 
-/// The elements of an input that broadcasts over all elements of an axis and those after it: one
-/// row of them, or one for each row of the output where they differ from row to row.
+/// Broadcasts an input to the elements of an axis and those after it: one row, or one row per row
+/// of the output if they differ.
 fn over_rows<'a, T: Element + Number>(
     call: &Call<'a>,
     index: usize,
@@ -572,7 +582,7 @@ fn broadcast<'a, T: Element + Number>(
     if dims.len() > MAX_RANK {
         fail!("the rank is {}; at most {MAX_RANK} is supported", dims.len());
     }
-    // Axes of size 1 in front say nothing.
+    // Leading axes of size 1 have no effect.
     let first = own.iter().position(|size| *size != 1).unwrap_or(own.len());
     let (skipped, own) = (dims.len() - (own.len() - first), &own[first..]);
     let target = if skipped < axis { dims } else { &dims[axis..] };

@@ -1,4 +1,4 @@
-//! `NegativeLogLikelihoodLoss`, which other losses end in.
+//! `NegativeLogLikelihoodLoss`, to which other losses are expanded.
 
 use std::marker::PhantomData;
 
@@ -11,22 +11,23 @@ use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reduction {
+enum LossReduction {
     None,
     Sum,
     Mean,
 }
 
-/// `NegativeLogLikelihoodLoss`
+/// Binds `NegativeLogLikelihoodLoss`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    let names = [("mean", Reduction::Mean), ("sum", Reduction::Sum), ("none", Reduction::None)];
-    let reduction = site.named("reduction", &names)?;
+    let names =
+        [("mean", LossReduction::Mean), ("sum", LossReduction::Sum), ("none", LossReduction::None)];
+    let reduction = site.find_named("reduction", &names)?;
     let ignored = site.int("ignore_index");
     for_element!(site, site.elem(0)?, floats, T => Loss::<T> { reduction, ignored, elements: PhantomData })
 }
 
 struct Loss<T> {
-    reduction: Reduction,
+    reduction: LossReduction,
     ignored: Option<i64>,
     elements: PhantomData<fn() -> T>,
 }
@@ -42,9 +43,9 @@ impl<T: Element + Number> Kernel for Loss<T> {
 
     fn describe(&self) -> String {
         let reduced = match self.reduction {
-            Reduction::None => "each",
-            Reduction::Sum => "their sum",
-            Reduction::Mean => "their mean",
+            LossReduction::None => "each",
+            LossReduction::Sum => "their sum",
+            LossReduction::Mean => "their mean",
         };
         format!("losses of {}, {reduced}", T::DATA_TYPE)
     }
@@ -62,9 +63,9 @@ impl<T: Element + Number> Loss<T> {
             ignored: self.ignored,
         };
         let result = match self.reduction {
-            Reduction::None => scored.losses(call.output_slice::<T>(0, &dims)?),
-            Reduction::Sum | Reduction::Mean => scored.sums().map(|[sum, weights]| {
-                let is_mean = self.reduction == Reduction::Mean;
+            LossReduction::None => scored.losses(call.output_slice::<T>(0, &dims)?),
+            LossReduction::Sum | LossReduction::Mean => scored.sums().map(|[sum, weights]| {
+                let is_mean = self.reduction == LossReduction::Mean;
                 one = Some(if is_mean { sum / weights } else { sum });
             }),
         };
@@ -83,8 +84,8 @@ impl<T: Element + Number> Loss<T> {
     }
 }
 
-/// The dimensions of the losses of each target, and how many elements the scores have before, along
-/// and after the axis of classes. Nothing broadcasts.
+/// Returns the dimensions of the losses, and the numbers of scores before, along and after the axis
+/// of classes. Operands do not broadcast.
 fn sizes(call: &Call<'_>) -> Result<(Dims, [usize; 3]), KernelError> {
     let (scores, targets) = (call.tensor(0)?.dims(), call.tensor(1)?.dims());
     let [batch, classes, after @ ..] = scores else {
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!(one("sum", Some(&weights)), tensor(&[], &[-13.0f32]));
         assert_eq!(one("mean", Some(&weights)), tensor(&[], &[-5.2f32]));
         assert_eq!(one("mean", None), tensor(&[], &[-4.0f32]));
-        // What is ignored has no weight.
+        // Ignored targets have no weight.
         let ignored = [("ignore_index", Int(2))];
         let found = run(OP, &ignored, &[Some(&x), Some(&targets)], 1).unwrap();
         assert_eq!(found[0], tensor(&[], &[-2.0f32]));

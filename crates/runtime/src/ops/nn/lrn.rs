@@ -1,4 +1,4 @@
-//! LRN: local response normalisation across channels.
+//! LRN: local response normalization across channels.
 
 use sardonyx_kernels::norm::LocalResponse;
 use std::marker::PhantomData;
@@ -11,7 +11,7 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
 
-/// `LRN`
+/// Binds `LRN`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let size = site.need_int("size")?;
     let size = match usize::try_from(size) {
@@ -30,7 +30,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         response,
         elements: PhantomData,
     });
-    Ok(WithPixels::alike(site, rows?, OverPixels::Local(response)))
+    Ok(WithPixels::with_same_order(site, rows?, OverPixels::Local(response)))
 }
 
 struct Lrn<T> {
@@ -46,6 +46,7 @@ impl<T: Element + FloatLoops> Kernel for Lrn<T> {
         };
         let sizes = [*batch, *channels, spatial.iter().product()];
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
+        call.reserve_slices::<T>(2 * sizes[1] * sizes[2])?;
         let y = call.output_slice::<T>(0, &dims)?;
         T::local_response_norm(exec, sizes, self.response, x, y)?;
         Ok(())

@@ -1,4 +1,4 @@
-//! MaxUnpool: elements back at the places where MaxPool found them, zeros elsewhere.
+//! MaxUnpool: moves elements back to the positions where MaxPool found them, among zeros.
 
 use std::marker::PhantomData;
 
@@ -13,12 +13,12 @@ use crate::ops::math::for_element;
 struct MaxUnpool<T> {
     kernel: Vec<usize>,
     strides: Vec<usize>,
-    /// Before all axes, then after them.
+    /// Padding before all axes, then after them.
     pads: Vec<usize>,
     elements: PhantomData<fn() -> T>,
 }
 
-/// `MaxUnpool`
+/// Binds `MaxUnpool`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let kernel = per_axis(site, "kernel_shape")?.unwrap_or_default();
     let rank = kernel.len();
@@ -40,7 +40,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 impl<T> MaxUnpool<T> {
-    /// The dimensions of what was pooled: those that indices are counted in.
+    /// Returns the dimensions of MaxPool's input, in which indices are counted.
     fn pooled_dims(&self, x: &[usize]) -> Result<Dims, KernelError> {
         let rank = self.kernel.len();
         if x.len() != rank + 2 {
@@ -53,7 +53,8 @@ impl<T> MaxUnpool<T> {
             let size = last.map(|last| last + self.kernel[axis] as i128 - pads);
             let Some(size) = size.and_then(|size| usize::try_from(size).ok()) else {
                 fail!(
-                    "spatial axis {axis} of {len} windows has an invalid size with strides {:?}, kernel_shape {:?} and pads {:?}",
+                    "spatial axis {axis} of {len} windows has an invalid size with strides {:?}, kernel_shape {:?} \
+                     and pads {:?}",
                     self.strides,
                     self.kernel,
                     self.pads
@@ -65,8 +66,8 @@ impl<T> MaxUnpool<T> {
     }
 }
 
-/// Where an element of one shape lies in another one that is as large or larger.
-fn moved(index: usize, from: &[usize], to: &[usize]) -> usize {
+/// Converts an index in one shape to that of the same coordinates in a shape at least as large.
+fn convert_index(index: usize, from: &[usize], to: &[usize]) -> usize {
     let (mut rest, mut stride, mut at) = (index, 1, 0);
     for (from, to) in from.iter().zip(to).rev() {
         at += rest % from * stride;
@@ -102,7 +103,7 @@ impl<T: Element + Number> Kernel for MaxUnpool<T> {
         let (len, is_larger) = (shape::elems(&pooled)?, dims != pooled);
         let y = call.output_slice::<T>(0, &dims)?;
         y.fill(T::ZERO);
-        // One after the other: of elements for one place the last one stays.
+        // Sequential: of several elements for one position the last one stays.
         for (x, index) in x.iter().zip(indices) {
             let Some(at) = usize::try_from(*index).ok().filter(|at| *at < len) else {
                 fail!(
@@ -110,7 +111,7 @@ impl<T: Element + Number> Kernel for MaxUnpool<T> {
                     &pooled[..]
                 );
             };
-            y[if is_larger { moved(at, &pooled, &dims) } else { at }] = *x;
+            y[if is_larger { convert_index(at, &pooled, &dims) } else { at }] = *x;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
 use crate::program::{Images, Window};
 
-/// `AveragePool`
+/// Binds `AveragePool`.
 pub(crate) fn bind_average(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let divisor = match site.int("count_include_pad") {
         Some(1) => Divisor::WithPadding,
@@ -28,17 +28,17 @@ pub(crate) fn bind_average(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError
     Ok(WithPixels::pooling(site, rows?, OverPixels::AveragePool(window(site)?, divisor)))
 }
 
-/// What windows make of images.
+/// Returns how pooling reads images.
 pub(crate) fn windows(_: &Site<'_>) -> Images {
     Images::Windows
 }
 
-/// Positions are those of rows.
+/// Returns how MaxPool reads images. Indices of maxima are those of rows.
 pub(crate) fn images_of_max(site: &Site<'_>) -> Images {
     if site.has_output(1) { Images::Rows } else { Images::Windows }
 }
 
-/// `LpPool`
+/// Binds `LpPool`.
 pub(crate) fn bind_lp(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let p = power(site)?;
     for_element!(site, site.elem(0)?, floats, T => LpPool::<T> {
@@ -48,14 +48,14 @@ pub(crate) fn bind_lp(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     })
 }
 
-/// The power whose sums have a root.
+/// Returns the attribute `p`, which must be positive.
 pub(super) fn power(site: &Site<'_>) -> Result<u32, BindError> {
     let p = site.need_int("p")?;
     let p = u32::try_from(p).ok().filter(|p| *p > 0);
     p.ok_or_else(|| BindError::Invalid("p must be positive".to_string()))
 }
 
-/// `MaxPool`
+/// Binds `MaxPool`.
 pub(crate) fn bind_max(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let order = match site.int("storage_order") {
         Some(1) => Order::ColumnMajor,
@@ -120,6 +120,12 @@ impl<'a> Geometry<'a> {
         Ok(Geometry { window, input: input.into(), placed, output })
     }
 
+    /// Returns the elements of a plane and of its output.
+    fn plane(&self) -> usize {
+        let (input, output) = (&self.input[2..], &self.placed.counts);
+        input.iter().product::<usize>() + output.iter().product::<usize>()
+    }
+
     fn planes(&self) -> usize {
         self.input[0] * self.input[1]
     }
@@ -141,6 +147,7 @@ impl<T: Element + FloatLoops> Kernel for AveragePool<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let g = Geometry::new(&self.window, call.tensor(0)?.dims())?;
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
+        call.reserve_slices::<T>(g.plane())?;
         let y = call.output_slice::<T>(0, &g.output)?;
         T::average_pool(exec, g.planes(), &g.window(), self.divisor, x, y)?;
         Ok(())
@@ -163,6 +170,7 @@ impl<T: Element + MaxPoolLoops> Kernel for MaxPool<T> {
         let g = Geometry::new(&self.window, call.tensor(0)?.dims())?;
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         if !call.has_output(1) {
+            call.reserve_slices::<T>(g.plane())?;
             let y = call.output_slice::<T>(0, &g.output)?;
             T::max_pool(exec, g.planes(), &g.window(), x, y)?;
             return Ok(());

@@ -1,4 +1,4 @@
-//! The gradient of the input of a `MaxPool` from the indices that it gives.
+//! Gradient of the input of a `MaxPool`, from the indices that it returns.
 
 use std::marker::PhantomData;
 
@@ -10,12 +10,12 @@ use crate::kernel::{Call, Kernel, Site};
 use crate::program;
 
 struct PoolGradient<T> {
-    /// Elements of an image.
+    /// Number of elements of an image.
     size: usize,
     elements: PhantomData<fn() -> T>,
 }
 
-/// The kernel.
+/// Selects the kernel.
 pub(crate) fn select(
     site: &Site<'_>,
     gradient: &program::PoolGradient,

@@ -1,7 +1,7 @@
 //! Recurrent layers: LSTM, GRU and RNN.
 //!
-//! The product of the whole input comes first, and then the steps of each direction. Constant
-//! weights are packed once. Floats of 16 bits are computed in 32 and rounded once, at the end.
+//! Multiplies the whole input first, then runs the steps of each direction. Packs constant weights
+//! once. Floats of 16 bits are computed in 32 bits and rounded once, at the end.
 
 mod given;
 mod settings;
@@ -13,8 +13,8 @@ use sardonyx_tensor::DataType;
 use crate::error::{BindError, KernelError};
 use crate::kernel::{Call, Kernel, Selected, Site};
 use crate::right::{Right, describe_right};
-use given::{Given, Wide, Work};
-use settings::{Kind, Settings};
+use given::{RecurrentOperands, WideElement, Work};
+use settings::{CellKind, Settings};
 
 const X: usize = 0;
 const W: usize = 1;
@@ -25,7 +25,7 @@ const INITIAL_H: usize = 5;
 const INITIAL_C: usize = 6;
 const PEEPHOLES: usize = 7;
 
-/// The names of the inputs, for messages.
+/// Names of the inputs, for messages.
 const NAMES: [&str; 8] = ["X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"];
 
 struct Recurrent {
@@ -36,29 +36,29 @@ struct Recurrent {
     isa: Isa,
 }
 
-/// Packed weights: for each direction as many matrices as there are products.
+/// Packed weights: for each direction one matrix per product.
 struct Weights {
     dims: [usize; 3],
     packed: Vec<Right>,
 }
 
-/// `RNN`
+/// Binds `RNN`.
 pub(crate) fn bind_rnn(site: &Site<'_>) -> Result<Selected, BindError> {
-    bind(site, Kind::Rnn)
+    bind(site, CellKind::Rnn)
 }
 
-/// `GRU`
+/// Binds `GRU`.
 pub(crate) fn bind_gru(site: &Site<'_>) -> Result<Selected, BindError> {
     let linear_before_reset = site.int("linear_before_reset").unwrap_or(0) != 0;
-    bind(site, Kind::Gru { linear_before_reset })
+    bind(site, CellKind::Gru { linear_before_reset })
 }
 
-/// `LSTM`
+/// Binds `LSTM`.
 pub(crate) fn bind_lstm(site: &Site<'_>) -> Result<Selected, BindError> {
-    bind(site, Kind::Lstm { input_forget: site.int("input_forget").unwrap_or(0) != 0 })
+    bind(site, CellKind::Lstm { input_forget: site.int("input_forget").unwrap_or(0) != 0 })
 }
 
-fn bind(site: &Site<'_>, kind: Kind) -> Result<Selected, BindError> {
+fn bind(site: &Site<'_>, kind: CellKind) -> Result<Selected, BindError> {
     let elem = site.elem(X)?;
     if !matches!(elem, DataType::Float | DataType::Double | DataType::Float16 | DataType::Bfloat16)
     {
@@ -70,12 +70,12 @@ fn bind(site: &Site<'_>, kind: Kind) -> Result<Selected, BindError> {
     let state_weights = Weights::pack(site, R, directions, gates, kind.products());
     let packed = [input_weights.is_some().then_some(W), state_weights.is_some().then_some(R)];
     let kernel = Recurrent { settings, elem, input_weights, state_weights, isa: site.isa };
-    Ok(Selected::new(kernel).packing(packed.into_iter().flatten()))
+    Ok(Selected::new(kernel).with_packed(packed.into_iter().flatten()))
 }
 
 impl Weights {
-    /// `None` where the weights are not constant, of a type that is not packed, or where their
-    /// dimensions are wrong, which the run will say.
+    /// Packs constant weights; `None` if they are not constant, have a type without packed form, or
+    /// wrong dimensions, which are an error of the run.
     fn pack(
         site: &Site<'_>,
         index: usize,
@@ -117,8 +117,8 @@ impl Kernel for Recurrent {
 }
 
 impl Recurrent {
-    fn run_as<T: Wide>(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let given = Given::<T>::new(self, call)?;
+    fn run_as<T: WideElement>(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let given = RecurrentOperands::<T>::new(self, call)?;
         let mut work = Work::new(&given, call)?;
         let (sizes, dims) = (given.sizes, given.sizes.output_dims());
         if !call.has_output(0) {

@@ -1,4 +1,4 @@
-//! The gradient of the weights of a convolution, without transposing any operand.
+//! Gradient of the weights of a convolution, computed without transposing an operand.
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::conv::{self, ConvParams};
@@ -9,12 +9,12 @@ use crate::kernel::{Call, Kernel, Site};
 use crate::program::{self, Window};
 
 struct WeightGradient {
-    /// Of the convolution.
+    /// Window of the convolution.
     window: Window,
     isa: Isa,
 }
 
-/// The kernel of a gradient of weights.
+/// Selects the kernel of a gradient of weights.
 pub(crate) fn select(site: &Site<'_>, gradient: &program::WeightGradient) -> Box<dyn Kernel> {
     Box::new(WeightGradient { window: gradient.window.clone(), isa: site.isa })
 }

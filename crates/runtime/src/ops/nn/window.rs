@@ -1,4 +1,4 @@
-//! Windows at run time: how much padding `auto_pad` stands for, and how many windows there are.
+//! Windows at run time: padding of `auto_pad`, and number of windows.
 
 use std::borrow::Cow;
 
@@ -13,14 +13,14 @@ use crate::program::{ConvWindow, Padding, PaddingSetting, Window, WindowSettings
 pub(crate) struct Placed {
     pub(crate) pads_begin: Dims,
     pub(crate) pads_end: Dims,
-    /// Windows per spatial axis.
+    /// Number of windows per spatial axis.
     pub(crate) counts: Dims,
 }
 
-/// Limit: most elements of a padded axis, so that places on it can be added up.
+/// Limit: elements of a padded axis, so that sums of offsets do not overflow.
 const LONGEST: usize = isize::MAX as usize / 4;
 
-/// A list of numbers that are not negative, if the node has it.
+/// Returns a list of non-negative numbers, if the node has it.
 pub(super) fn counts(site: &Site<'_>, name: &str) -> Result<Option<Vec<usize>>, BindError> {
     let Some(values) = site.ints(name) else {
         return Ok(None);
@@ -31,7 +31,7 @@ pub(super) fn counts(site: &Site<'_>, name: &str) -> Result<Option<Vec<usize>>, 
     }
 }
 
-/// A list of positive numbers, if the node has it.
+/// Returns a list of positive numbers, if the node has it.
 pub(super) fn per_axis(site: &Site<'_>, name: &str) -> Result<Option<Vec<usize>>, BindError> {
     match counts(site, name)? {
         Some(values) if values.contains(&0) => {
@@ -42,7 +42,7 @@ pub(super) fn per_axis(site: &Site<'_>, name: &str) -> Result<Option<Vec<usize>>
 }
 
 impl WindowSettings {
-    /// Reads the attributes.
+    /// Reads the attributes of windows.
     pub(crate) fn new(site: &Site<'_>) -> Result<WindowSettings, BindError> {
         let sizes = |name: &str| -> Result<Option<Vec<usize>>, BindError> {
             let Some(values) = site.ints(name) else {
@@ -73,11 +73,11 @@ impl WindowSettings {
         })
     }
 
-    /// The windows of a kernel.
+    /// Makes the windows of a kernel.
     ///
     /// # Errors
     ///
-    /// Sizes of the kernel, strides or dilations that are 0; lists that are not for its axes.
+    /// Sizes of the kernel, strides or dilations that are 0; lists of the wrong length.
     pub(crate) fn with_kernel(&self, kernel: Vec<usize>) -> Result<Window, KernelError> {
         let rank = kernel.len();
         if rank == 0 || kernel.contains(&0) {
@@ -115,13 +115,13 @@ impl WindowSettings {
 }
 
 impl ConvWindow {
-    /// The windows of a convolution of an input `[N, C, D1, …]` with weights of these dimensions,
-    /// `[M, C / group, K1, …]`.
+    /// Returns the windows of a convolution of an input `[N, C, D1, …]` with weights `[M, C /
+    /// group, K1, …]`.
     ///
     /// # Errors
     ///
     /// Those of [`WindowSettings::with_kernel`]; inputs and weights of different ranks.
-    pub(crate) fn of_weights(
+    pub(crate) fn for_weights(
         &self,
         input: &[usize],
         weights: &[usize],
@@ -143,24 +143,24 @@ impl ConvWindow {
 }
 
 impl Window {
-    /// Reads the attributes; `kernel` comes from them or from the weights.
+    /// Reads the attributes of windows of a given kernel size.
     pub(crate) fn new(site: &Site<'_>, kernel: Vec<usize>) -> Result<Window, BindError> {
         let window = WindowSettings::new(site)?.with_kernel(kernel);
         Ok(window?)
     }
 
-    /// The padding, if it does not depend on the size of the input.
+    /// Returns the padding, if it does not depend on the input's size.
     pub(crate) fn fixed_pads(&self) -> Option<(Dims, Dims)> {
         if let Padding::Explicit(begin, end) = &self.padding {
             return Some((begin.as_slice().into(), end.as_slice().into()));
         }
-        // Windows that move by one element need as much for any input that is not empty.
+        // Windows with stride 1 need equal padding for any input that is not empty.
         let placed = self.place(&vec![1; self.kernel.len()]).ok()?;
         let is_fixed = self.strides.iter().all(|stride| *stride == 1);
         is_fixed.then_some((placed.pads_begin, placed.pads_end))
     }
 
-    /// The windows over an input with these spatial sizes.
+    /// Places the windows on an input with these spatial sizes.
     pub(crate) fn place(&self, spatial: &[usize]) -> Result<Placed, KernelError> {
         if spatial.len() != self.kernel.len() {
             fail!(
@@ -175,7 +175,7 @@ impl Window {
             let stride = self.strides[axis];
             let reach = self.kernel[axis].saturating_sub(1).saturating_mul(self.dilations[axis]);
             let reach = reach.saturating_add(1);
-            // Nothing has no windows, however far the kernel reaches over it.
+            // An empty axis has no windows, whatever the kernel size.
             let nothing = (*size == 0).then_some(0);
             let (begin, end, count) = match &self.padding {
                 Padding::Explicit(begin, end) => {
@@ -188,7 +188,8 @@ impl Window {
                     };
                     let Some(mut count) = self.count(padded, reach, stride).or(nothing) else {
                         fail!(
-                            "the kernel spans {reach} elements, but spatial axis {axis} has {size} with padding {begin} and {end}"
+                            "the kernel spans {reach} elements, but spatial axis {axis} has {size} with padding \
+                             {begin} and {end}"
                         );
                     };
                     // The last window must begin before the padding at the end.
@@ -220,7 +221,7 @@ impl Window {
         Ok(placed)
     }
 
-    /// The number of windows on a padded axis; `None` if the formula gives a negative one.
+    /// Returns the number of windows on a padded axis; `None` if the formula is negative.
     fn count(&self, padded: usize, reach: usize, stride: usize) -> Option<usize> {
         let Some(room) = padded.checked_sub(reach) else {
             let missing = reach - padded;

@@ -1,5 +1,5 @@
-//! ConvInteger and QLinearConv: convolutions of bytes with zero points, summed up in 32 bits, whose
-//! sums the second quantizes; constant weights are packed once.
+//! ConvInteger and QLinearConv: convolutions of bytes with zero points, accumulated in 32 bits,
+//! then quantized by QLinearConv. Packs constant weights once.
 
 use std::sync::Arc;
 
@@ -34,12 +34,12 @@ const Y_SCALE: usize = 6;
 const Y_ZERO: usize = 7;
 const BIAS: usize = 8;
 
-/// `ConvInteger`
+/// Binds `ConvInteger`.
 pub(crate) fn bind_integer(site: &Site<'_>) -> Result<Selected, BindError> {
     bind(site, INTEGER, DataType::Int32)
 }
 
-/// `QLinearConv`
+/// Binds `QLinearConv`.
 pub(crate) fn bind_quantized(site: &Site<'_>) -> Result<Selected, BindError> {
     let y = site.elem(Y_ZERO)?;
     if is_byte(y) { bind(site, QUANTIZED, y) } else { site.unsupported_type(y) }
@@ -56,30 +56,31 @@ fn bind(site: &Site<'_>, positions: Positions, y: DataType) -> Result<Selected, 
     let position = packed.as_ref().map(|_| positions.weights);
     let kernel =
         ConvBytes { positions, types: [x, weights, y], window, groups, packed, isa: site.isa };
-    Ok(Selected::new(kernel).packing(position))
+    Ok(Selected::new(kernel).with_packed(position))
 }
 
 /// Constant weights, one matrix for each group.
 struct PackedWeights {
     dims: Dims,
-    /// None if the session is only looked at.
+    /// Packed matrices; empty if the session is only inspected.
     groups: Vec<Arc<PackedB<Bytes>>>,
 }
 
-/// Packs the weights if they are constant, and multiplied as matrices.
+/// Packs constant weights, if they are multiplied as matrices.
 fn pack(site: &Site<'_>, index: usize, groups: usize) -> Option<PackedWeights> {
     let dims: Dims = site.weight(index)?.dims.into();
     if groups == 0 || ByteConv::reads_plain_weights(*dims.first()?, groups) {
         return None;
     }
     let packed = site.pack_groups_of_bytes(index, groups)?;
-    let groups = packed.iter().map(|group| group.shared().ok().cloned()).collect::<Option<_>>();
+    let groups =
+        packed.iter().map(|group| group.shared_panels().ok().cloned()).collect::<Option<_>>();
     Some(PackedWeights { dims, groups: groups.unwrap_or_default() })
 }
 
 struct ConvBytes {
     positions: Positions,
-    /// Of the input, the weights and the result.
+    /// Types of the input, the weights and the result.
     types: [DataType; 3],
     window: ConvWindow,
     groups: usize,
@@ -88,10 +89,11 @@ struct ConvBytes {
 }
 
 impl ConvBytes {
-    /// Checks that shapes fit each other; the dimensions of the result.
+    /// Checks that shapes fit each other, and returns the dimensions of the result.
     fn place(
         &self,
-        (x, weights): (&[usize], &[usize]),
+        x: &[usize],
+        weights: &[usize],
         window: &Window,
     ) -> Result<(Placed, Dims), KernelError> {
         if weights[2..] != window.kernel[..] || weights[2..].contains(&0) {
@@ -113,7 +115,7 @@ impl ConvBytes {
         Ok((placed, dims))
     }
 
-    /// The zero points of the weights: none, one, or one for each of the output channels.
+    /// Returns the zero points of the weights: none, one, or one per output channel.
     fn weight_zeros<'a>(&self, call: &Call<'a>, channels: usize) -> Result<&'a [u8], KernelError> {
         let index = self.positions.weight_zeros;
         if !call.has_input(index) {
@@ -129,11 +131,12 @@ impl ConvBytes {
         Ok(zeros)
     }
 
-    /// Writes sums as integers of 8 bits.
+    /// Quantizes sums to integers of 8 bits.
     fn write<T: ByteConvLoops + Element>(
         &self,
         call: &mut Call<'_>,
-        (conv, operands): (&ByteConv<'_>, &ByteOperands<'_>),
+        conv: &ByteConv<'_>,
+        operands: &ByteOperands<'_>,
         zero: T,
         dims: &Dims,
     ) -> Result<(), KernelError> {
@@ -170,9 +173,9 @@ impl Kernel for ConvBytes {
             Some(packed) => packed.dims.clone(),
             None => call.tensor(weights)?.dims().into(),
         };
-        let window = self.window.of_weights(&x_dims, &weights_dims)?;
+        let window = self.window.for_weights(&x_dims, &weights_dims)?;
         let window = &*window;
-        let (placed, dims) = self.place((&x_dims, &weights_dims), window)?;
+        let (placed, dims) = self.place(&x_dims, &weights_dims, window)?;
         let conv = ByteConv {
             groups: self.groups,
             in_channels: x_dims[1],
@@ -211,9 +214,9 @@ impl Kernel for ConvBytes {
             _ => {
                 let zero = one_byte(call, Y_ZERO, y_type)?;
                 if y_type == DataType::Int8 {
-                    self.write(call, (&conv, &operands), zero.cast_signed(), &dims)
+                    self.write(call, &conv, &operands, zero.cast_signed(), &dims)
                 } else {
-                    self.write(call, (&conv, &operands), zero, &dims)
+                    self.write(call, &conv, &operands, zero, &dims)
                 }
             }
         }
@@ -228,7 +231,7 @@ mod tests {
     use super::*;
     use crate::ops::testing::{any_bytes, run, run_with_constants, tensor};
 
-    /// Sums along one axis, from the definition.
+    /// Computes sums along one axis, by the definition.
     fn sums(
         (x, x_dims, zero): (&[i32], [usize; 3], i32),
         (weights, weights_dims, zeros): (&[i32], [usize; 3], &[i32]),
@@ -310,7 +313,7 @@ mod tests {
         }
     }
 
-    /// Without zero points; padding that the size of the input tells.
+    /// Checks calls without zero points, and padding that depends on the input's size.
     #[test]
     fn what_may_be_left_out() {
         let x = tensor(&[1, 1, 2, 3], &[1u8, 2, 3, 4, 5, 6]);

@@ -1,5 +1,5 @@
-//! QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear: floats to integers and small floats
-//! by scale and zero point, and back.
+//! QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear: convert floats to integers and small
+//! floats by scale and zero point, and back.
 
 use sardonyx_kernels::quantized::{
     Codes, Precision, Scaling, Spread, dequantize_packed, limits, quantize_packed,
@@ -20,11 +20,11 @@ const X: usize = 0;
 const SCALE: usize = 1;
 const ZERO: usize = 2;
 
-/// Where scales apply, as a node says it.
+/// Axis and block size of scales.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     axis: i64,
-    /// Elements of a block; 0 for slices.
+    /// Number of elements of a block; 0 for whole slices.
     block: usize,
 }
 
@@ -39,7 +39,7 @@ impl Layout {
         Ok(Layout { axis: site.int("axis").unwrap_or(1), block })
     }
 
-    /// The spread of the scales of a call over its input, which is not empty.
+    /// Returns how the scales of a call apply to its input, which is not empty.
     fn spread(self, call: &Call<'_>) -> Result<Spread, KernelError> {
         let (x, scales) = (call.tensor(X)?.dims(), call.tensor(SCALE)?.dims());
         let spread = spread(x, scales, self.axis, self.block)?;
@@ -54,7 +54,7 @@ impl Layout {
     }
 }
 
-/// The type that `output_dtype` names, if it names one.
+/// Returns the type of `output_dtype`, if given.
 fn output_type(site: &Site<'_>) -> Result<Option<DataType>, BindError> {
     match site.int("output_dtype") {
         Some(0) => Ok(None),
@@ -62,13 +62,13 @@ fn output_type(site: &Site<'_>) -> Result<Option<DataType>, BindError> {
     }
 }
 
-/// Refuses an element type that is not one of some.
+/// Refuses an input of an element type outside of `types`.
 fn demand_type(site: &Site<'_>, input: usize, types: &[DataType]) -> Result<DataType, BindError> {
     let elem = site.elem(input)?;
     if types.contains(&elem) { Ok(elem) } else { site.unsupported_type(elem) }
 }
 
-/// Refuses an input whose type is another one than was inferred.
+/// Refuses an input of another type than the inferred one.
 fn demand_elem(view: &TensorView<'_>, input: usize, elem: DataType) -> Result<(), KernelError> {
     if view.data_type() != elem {
         fail!("input {input} is {}, but {elem} was inferred", view.data_type());
@@ -76,7 +76,7 @@ fn demand_elem(view: &TensorView<'_>, input: usize, elem: DataType) -> Result<()
     Ok(())
 }
 
-/// Zero points as floats, if there are some.
+/// Returns the zero points as floats, if given.
 fn zeros<'a>(call: &Call<'a>, elem: DataType) -> Result<Option<Contents<'a, f32>>, KernelError> {
     let Some(view) = call.maybe_tensor(ZERO)? else { return Ok(None) };
     if view.data_type() != elem {
@@ -85,8 +85,8 @@ fn zeros<'a>(call: &Call<'a>, elem: DataType) -> Result<Option<Contents<'a, f32>
     numbers(call, ZERO).map(Some)
 }
 
-/// Bits of an integer that shares its byte with others, and whether the highest is a sign.
-fn shared(elem: DataType) -> Option<(usize, bool)> {
+/// Returns the bits of an integer type smaller than a byte, and whether it is signed.
+fn sub_byte_form(elem: DataType) -> Option<(usize, bool)> {
     match elem {
         DataType::Int4 => Some((4, true)),
         DataType::Uint4 => Some((4, false)),
@@ -96,7 +96,7 @@ fn shared(elem: DataType) -> Option<(usize, bool)> {
     }
 }
 
-/// Float types with less than 16 bits that something is quantized to.
+/// Target types of quantization with 8-bit floats.
 pub(super) const FLOAT8: [DataType; 4] = [
     DataType::Float8e4m3fn,
     DataType::Float8e4m3fnuz,
@@ -111,10 +111,10 @@ fn is_small_float(elem: DataType) -> bool {
 
 fn is_integer(elem: DataType) -> bool {
     use DataType::{Int8, Int16, Uint8, Uint16};
-    matches!(elem, Int8 | Uint8 | Int16 | Uint16) || shared(elem).is_some()
+    matches!(elem, Int8 | Uint8 | Int16 | Uint16) || sub_byte_form(elem).is_some()
 }
 
-/// In what quotients are computed.
+/// Precision in which quotients are computed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Division {
     Single(Precision),
@@ -122,8 +122,8 @@ enum Division {
 }
 
 impl Division {
-    /// The type of the scale says it, unless the node does. Powers of two do not change the
-    /// precision of what they divide, and integers are divided exactly.
+    /// Chooses the precision: that of the node's attribute, else that of the scale's type. A power
+    /// of two does not change the precision of its dividend, and integers are divided exactly.
     fn new(site: &Site<'_>, x: DataType, scale: DataType) -> Result<Division, BindError> {
         let number = site.int("precision").unwrap_or(0);
         let given = if number == 0 { None } else { element_type(site, "precision")? };
@@ -155,7 +155,7 @@ impl Division {
     }
 }
 
-/// `QuantizeLinear`
+/// Binds `QuantizeLinear`.
 pub(crate) fn bind_quantize(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     use DataType::{Bfloat16, Float, Float8e8m0, Float16, Int32, Uint8};
     let x = demand_type(site, X, &[Float, Float16, Bfloat16, Int32])?;
@@ -182,15 +182,15 @@ pub(crate) fn bind_quantize(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErro
 }
 
 struct Quantize {
-    /// Of the input, of scales and of the result.
+    /// Types of the input, the scales and the result.
     types: [DataType; 3],
     layout: Layout,
     division: Division,
     saturate: bool,
 }
 
-/// An input in the type in which it is divided, rounded to a precision.
-fn rounded<'a>(
+/// Widens an input to the type in which it is divided, rounded to a precision.
+fn widen_rounded<'a>(
     call: &Call<'a>,
     index: usize,
     elem: DataType,
@@ -209,7 +209,7 @@ fn rounded<'a>(
     Ok(Contents::Made(wide))
 }
 
-/// An input as `f64`.
+/// Widens an input to `f64`.
 fn doubles(call: &Call<'_>, index: usize) -> Result<Scratch<f64>, KernelError> {
     let view = call.tensor(index)?;
     let mut wide = call.scratch::<f64>(view.len())?;
@@ -220,15 +220,15 @@ fn doubles(call: &Call<'_>, index: usize) -> Result<Scratch<f64>, KernelError> {
 }
 
 impl Quantize {
-    /// The input by its scales.
+    /// Divides the input by its scales.
     fn quotients(&self, call: &Call<'_>, spread: Spread) -> Result<Scratch<f32>, KernelError> {
         let [x, scale, _] = self.types;
         let (exec, zeros) = (call.exec, &[]);
         let mut quotients = call.scratch::<f32>(call.tensor(X)?.len())?;
         match self.division {
             Division::Single(precision) => {
-                let x = rounded(call, X, x, precision)?;
-                let scales = &*rounded(call, SCALE, scale, precision)?;
+                let x = widen_rounded(call, X, x, precision)?;
+                let scales = &*widen_rounded(call, SCALE, scale, precision)?;
                 f32::divide(
                     exec,
                     &Scaling { spread, scales, zeros },
@@ -247,18 +247,17 @@ impl Quantize {
     }
 }
 
-/// Quantizes floats of these dimensions as the first output. Small floats are limited to the
-/// numbers of their type if that is asked for.
+/// Quantizes floats and writes them as the first output. `saturate` limits small floats.
 pub(super) fn write_quantized(
     call: &mut Call<'_>,
-    to: (DataType, bool),
+    to: DataType,
+    saturate: bool,
     scaling: &Scaling<'_>,
     x: &[f32],
     dims: &Dims,
 ) -> Result<(), KernelError> {
-    let (to, saturate) = to;
     let exec = call.exec;
-    if let Some(form) = shared(to) {
+    if let Some(form) = sub_byte_form(to) {
         quantize_packed(exec, scaling, form, x, call.output(0, to, dims)?.bytes_mut())?;
         return Ok(());
     }
@@ -268,7 +267,7 @@ pub(super) fn write_quantized(
         DataType::Int16 => i16::quantize(exec, scaling, x, call.output_slice(0, dims)?)?,
         DataType::Uint16 => u16::quantize(exec, scaling, x, call.output_slice(0, dims)?)?,
         _ => {
-            // A zero point of zero is none: it would take the sign of zeros.
+            // A zero point of zero is skipped, as adding it would lose the sign of zeros.
             let is_none = FLOAT8.contains(&to) && scaling.zeros.iter().all(|zero| *zero == 0.0);
             let zeros = if is_none { &[] } else { scaling.zeros };
             let scaling = Scaling { zeros, ..*scaling };
@@ -301,20 +300,21 @@ impl Kernel for Quantize {
         let spread = self.layout.spread(call)?;
         let zeros = zeros(call, to)?;
         let zeros = zeros.as_deref().unwrap_or_default();
-        let to = (to, self.saturate);
+        let saturate = self.saturate;
         if self.division == Division::Single(Precision::Same) {
             let (x, scales) = (numbers(call, X)?, numbers(call, SCALE)?);
             let scaling = Scaling { spread, scales: &scales, zeros };
-            return write_quantized(call, to, &scaling, &x, &dims);
+            return write_quantized(call, to, saturate, &scaling, &x, &dims);
         }
         let quotients = self.quotients(call, spread)?;
         let mut ones = call.scratch::<f32>(spread.scales())?;
         ones.fill(1.0);
-        write_quantized(call, to, &Scaling { spread, scales: &ones, zeros }, &quotients, &dims)
+        let scaling = Scaling { spread, scales: &ones, zeros };
+        write_quantized(call, to, saturate, &scaling, &quotients, &dims)
     }
 }
 
-/// `DequantizeLinear`
+/// Binds `DequantizeLinear`.
 pub(crate) fn bind_dequantize(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     use DataType::{Bfloat16, Float, Float8e8m0, Float16, Int32};
     let (x, scale) =
@@ -330,19 +330,19 @@ pub(crate) fn bind_dequantize(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindEr
 }
 
 struct Dequantize {
-    /// Of the input, of scales and of the result.
+    /// Types of the input, the scales and the result.
     types: [DataType; 3],
     layout: Layout,
 }
 
-/// The elements that are dequantized, as they lie.
+/// Elements to dequantize.
 enum Source<'a> {
     Int8(&'a [i8]),
     Uint8(&'a [u8]),
     Int16(&'a [i16]),
     Uint16(&'a [u16]),
     Int32(&'a [i32]),
-    /// Integers that share bytes.
+    /// Integers smaller than a byte.
     Shared {
         bytes: Contents<'a, u8>,
         bits: usize,
@@ -354,7 +354,7 @@ enum Source<'a> {
 
 impl<'a> Source<'a> {
     fn new(call: &Call<'a>, elem: DataType) -> Result<Source<'a>, KernelError> {
-        if let Some((bits, signed)) = shared(elem) {
+        if let Some((bits, signed)) = sub_byte_form(elem) {
             return Ok(Source::Shared { bytes: dense(call, call.tensor(X)?)?, bits, signed });
         }
         Ok(match elem {
@@ -420,13 +420,14 @@ impl Kernel for Dequantize {
     }
 }
 
-/// `DynamicQuantizeLinear`
+/// Binds `DynamicQuantizeLinear`.
 pub(crate) fn bind_dynamic(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     demand_type(site, X, &[DataType::Float])?;
     Ok(Box::new(DynamicQuantize))
 }
 
-/// What its function says, in two passes over the elements rather than three, and one step.
+/// DynamicQuantizeLinear as one step, with two passes over the elements where its function has
+/// three.
 struct DynamicQuantize;
 
 impl Kernel for DynamicQuantize {
@@ -434,7 +435,7 @@ impl Kernel for DynamicQuantize {
         let (x, exec) = (call.slice::<f32>(X)?, call.exec);
         let [low, high] = limits(exec, x)?;
         let scale = (high - low) / 255.0;
-        // NaN, as of zeros alone, becomes 0.
+        // NaN, which results if all elements are zero, becomes 0.
         let zero = (0.0 - low / scale).clamp(0.0, 255.0).round_ties_even() as u8;
         let scaling = Scaling { spread: Spread::One, scales: &[scale], zeros: &[f32::from(zero)] };
         u8::quantize(exec, &scaling, x, call.output_like()?)?;
@@ -462,8 +463,8 @@ mod tests {
 
     const INF: f32 = f32::INFINITY;
 
-    /// Numbers as elements of a type.
-    fn typed(elem: DataType, dims: &[usize], numbers: &[f32]) -> Tensor {
+    /// Makes a tensor of a type.
+    fn make_tensor(elem: DataType, dims: &[usize], numbers: &[f32]) -> Tensor {
         cast(&tensor(dims, numbers), elem, CastOptions::default()).expect("numbers of the type")
     }
 
@@ -476,7 +477,8 @@ mod tests {
         op: &str,
         attributes: &[(&str, AttrValue<'static>)],
         inputs: &[Option<&Tensor>],
-        (to, want): (DataType, &[f32]),
+        to: DataType,
+        want: &[f32],
     ) {
         let found = run(op, attributes, inputs, 1).expect("it runs");
         let what = format!("{op} {attributes:?} {inputs:?}");
@@ -486,8 +488,8 @@ mod tests {
         assert_eq!(bits(&found[0]), want, "{what}: {:?}", found[0]);
     }
 
-    /// Ties, what is out of range, infinities and NaN, without and with a zero point; as many that
-    /// the last byte of small types is not full.
+    /// Checks ties, numbers out of range, infinities and NaN, without and with a zero point. The
+    /// count leaves the last byte of small types partly unused.
     #[test]
     fn rounded_and_limited() {
         let x = [-INF, -3.0, -2.5, -0.5, -0.0, 0.5, 1.5, 2.5, 300.7, INF, f32::NAN];
@@ -516,11 +518,11 @@ mod tests {
             (Int2, -2.0, [-2.0, -2.0, -2.0, -2.0, -2.0, -2.0, 0.0, 0.0, 1.0, 1.0, -2.0]),
             (Uint2, 1.0, [0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0, 0.0]),
         ] {
-            let zero_point = typed(to, &[], &[zero]);
-            check("QuantizeLinear", &[], &[Some(&x), Some(&one), Some(&zero_point)], (to, &want));
+            let zero_point = make_tensor(to, &[], &[zero]);
+            check("QuantizeLinear", &[], &[Some(&x), Some(&one), Some(&zero_point)], to, &want);
             if zero == 0.0 {
                 let given = [("output_dtype", Int(to.number().into()))];
-                check("QuantizeLinear", &given, &[Some(&x), Some(&one)], (to, &want));
+                check("QuantizeLinear", &given, &[Some(&x), Some(&one)], to, &want);
             }
         }
     }
@@ -544,13 +546,13 @@ mod tests {
             (Float4e2m1, 1, Some(0.5), [1.0, 0.5, 0.5, 6.0, 6.0, -6.0, 6.0, 3.0, 6.0]),
             (Float6e3m2, 1, None, [0.3125, -0.0, 0.0625, 28.0, 28.0, -28.0, 6.0, 2.5, 5.0]),
         ] {
-            let zero = zero.map(|zero| typed(to, &[], &[zero]));
+            let zero = zero.map(|zero| make_tensor(to, &[], &[zero]));
             let given = [("output_dtype", Int(to.number().into())), ("saturate", Int(saturate))];
-            check("QuantizeLinear", &given, &[Some(&x), Some(&one), zero.as_ref()], (to, &want));
+            check("QuantizeLinear", &given, &[Some(&x), Some(&one), zero.as_ref()], to, &want);
         }
     }
 
-    /// The type of the scale, or the attribute, says in what quotients are computed.
+    /// Checks that the scale's type, or the attribute, decides the precision of quotients.
     #[test]
     fn precisions() {
         // 2049 / 2 is 1024.5, which a half of eleven bits has not.
@@ -572,9 +574,10 @@ mod tests {
             ((Float, 1e5), (Float, 10.0), precision(Float16), 32_767.0),
             ((Float, 1e5), (Float, 10.0), precision(Double), 10_000.0),
         ] {
-            let (x, scale) = (typed(x.0, &[1], &[x.1]), typed(scale.0, &[], &[scale.1]));
+            let (x, scale) =
+                (make_tensor(x.0, &[1], &[x.1]), make_tensor(scale.0, &[], &[scale.1]));
             let inputs = [Some(&x), Some(&scale), Some(&int16)];
-            check("QuantizeLinear", &attributes, &inputs, (Int16, &[want]));
+            check("QuantizeLinear", &attributes, &inputs, Int16, &[want]);
         }
     }
 
@@ -601,7 +604,7 @@ mod tests {
             for elem in [Int8, Uint4, Uint2] {
                 let most = if elem == Uint2 { 3.0 } else { 15.0f32 };
                 let zeros: Vec<f32> = (0..count).map(|i| (i % 4) as f32).collect();
-                let zeros_given = typed(elem, dims, &zeros);
+                let zeros_given = make_tensor(elem, dims, &zeros);
                 let elements = || (0..15).map(|at| (at as f32, which(at / 5, at % 5)));
                 let codes = elements().map(|(x, place)| {
                     let quotient = (f64::from(x) / f64::from(numbers[place])).round_ties_even();
@@ -609,13 +612,13 @@ mod tests {
                 });
                 let codes: Vec<f32> = codes.collect();
                 let inputs = [Some(&x), Some(&scales), Some(&zeros_given)];
-                check("QuantizeLinear", &attributes, &inputs, (elem, &codes));
-                let given = typed(elem, &[3, 5], &codes);
+                check("QuantizeLinear", &attributes, &inputs, elem, &codes);
+                let given = make_tensor(elem, &[3, 5], &codes);
                 let back = elements()
                     .map(|(x, place)| (codes[x as usize] - zeros[place]) * numbers[place]);
                 let back: Vec<f32> = back.collect();
                 let inputs = [Some(&given), Some(&scales), Some(&zeros_given)];
-                check("DequantizeLinear", &attributes, &inputs, (Float, &back));
+                check("DequantizeLinear", &attributes, &inputs, Float, &back);
             }
         }
     }
@@ -690,14 +693,14 @@ mod tests {
                 (Float, [257.0, 1.0, 0.0]),
             ),
         ] {
-            let zero = zero.map(|zero| typed(x.0, &[], &[zero]));
-            let (x, scale) = (typed(x.0, &[3], &x.1), typed(scale.0, &[], &[scale.1]));
+            let zero = zero.map(|zero| make_tensor(x.0, &[], &[zero]));
+            let (x, scale) = (make_tensor(x.0, &[3], &x.1), make_tensor(scale.0, &[], &[scale.1]));
             let inputs = [Some(&x), Some(&scale), zero.as_ref()];
-            check("DequantizeLinear", &attributes, &inputs, (want.0, &want.1));
+            check("DequantizeLinear", &attributes, &inputs, want.0, &want.1);
         }
     }
 
-    /// As the function says, computed by hand.
+    /// Checks the formulas of the function, computed by hand.
     #[test]
     fn scales_from_the_elements() {
         for (x, scale, zero, want) in [
@@ -729,19 +732,15 @@ mod tests {
         for dims in [&[0usize, 3][..], &[2, 0], &[0]] {
             let (x, scale) = (tensor::<f32>(dims, &[]), tensor(&[], &[1.0f32]));
             for elem in [Uint8, Uint4, Float8e5m2] {
-                let zero = typed(elem, &[], &[0.0]);
-                check(
-                    "QuantizeLinear",
-                    &blocks,
-                    &[Some(&x), Some(&scale), Some(&zero)],
-                    (elem, &[]),
-                );
-                let x = typed(elem, dims, &[]);
+                let zero = make_tensor(elem, &[], &[0.0]);
+                check("QuantizeLinear", &blocks, &[Some(&x), Some(&scale), Some(&zero)], elem, &[]);
+                let x = make_tensor(elem, dims, &[]);
                 check(
                     "DequantizeLinear",
                     &blocks,
                     &[Some(&x), Some(&scale), Some(&zero)],
-                    (Float, &[]),
+                    Float,
+                    &[],
                 );
             }
         }
@@ -768,7 +767,8 @@ mod tests {
                 vec![],
                 ones(&[2, 3]),
                 None,
-                "scales have shape [2, 3], but without block_size there must be one scale, or one for each slice of an axis",
+                "scales have shape [2, 3], but without block_size there must be one scale, or one for each slice of \
+                 an axis",
             ),
             (
                 vec![],
@@ -799,7 +799,8 @@ mod tests {
                 block(i64::MAX),
                 ones(&[2, 2]),
                 None,
-                "scales have shape [2, 2], but blocks of 9223372036854775807 along axis 1 of [2, 3] require 1 on axis 1",
+                "scales have shape [2, 2], but blocks of 9223372036854775807 along axis 1 of [2, 3] require 1 on axis \
+                 1",
             ),
         ] {
             for (op, x) in [("QuantizeLinear", &x), ("DequantizeLinear", &codes)] {
@@ -813,7 +814,7 @@ mod tests {
     fn types_that_are_not_there_are_refused() {
         let (x, scale) = (tensor(&[1], &[1.0f32]), tensor(&[], &[1.0f32]));
         let output = |number: i64| vec![("output_dtype", Int(number))];
-        let power = typed(Float8e8m0, &[], &[2.0]);
+        let power = make_tensor(Float8e8m0, &[], &[2.0]);
         for (op, attributes, inputs, why) in [
             (
                 "QuantizeLinear",

@@ -1,5 +1,5 @@
-//! QLinearMatMul: a product of quantized matrices, quantized. That of bytes is exact until it is
-//! quantized; small floats are dequantized first.
+//! QLinearMatMul: quantized product of quantized matrices. Bytes are multiplied exactly; small
+//! floats are dequantized first.
 
 use sardonyx_kernels::gemm::{
     ByteMatrix, ByteRhs, Bytes, Epilogue, Lhs, MatRef, Rhs, ZeroPoints, gemm, gemm_bytes,
@@ -13,7 +13,7 @@ use super::linear::{FLOAT8, write_quantized};
 use super::{bytes, is_byte, one_byte, one_number};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Selected, Site};
-use crate::ops::math::matmul::{Form, Shapes};
+use crate::ops::math::matmul::{OperandLayout, Shapes};
 use crate::ops::math::matmul_integer::{Lines, PerLine};
 use crate::ops::narrow::numbers;
 use crate::right::Right;
@@ -23,10 +23,10 @@ const B: usize = 3;
 const Y_SCALE: usize = 6;
 const Y_ZERO: usize = 7;
 
-/// Limit: sums that there are at a time where the right operand is packed.
+/// Limit: sums that exist at a time if the right operand is packed.
 const MOST_SUMS: usize = 1 << 18;
 
-/// `QLinearMatMul`
+/// Binds `QLinearMatMul`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Selected, BindError> {
     let code_type = |input: usize| {
         let elem = site.elem(input)?;
@@ -44,11 +44,11 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Selected, BindError> {
     let packed = if is_exact { site.pack_right_of_bytes(B, false) } else { None };
     let position = packed.as_ref().map(|_| B);
     let kernel = QLinearMatMul { types, precision, is_exact, packed, isa: site.isa };
-    Ok(Selected::new(kernel).packing(position))
+    Ok(Selected::new(kernel).with_packed(position))
 }
 
 struct QLinearMatMul {
-    /// Of both operands and the result.
+    /// Types of both operands and the result.
     types: [DataType; 3],
     precision: Precision,
     /// Whether all of them are integers.
@@ -57,7 +57,7 @@ struct QLinearMatMul {
     isa: Isa,
 }
 
-/// The scales of an operand, and its zero points as they lie or as floats.
+/// Scales and zero points of an operand. Zero points are stored values or floats.
 struct Parameters<'a, T> {
     scales: PerLine<'a, f32>,
     zeros: PerLine<'a, T>,
@@ -67,7 +67,8 @@ impl<'a, T> Parameters<'a, T> {
     fn new(
         call: &Call<'_>,
         operand: usize,
-        (scales, zeros): (&'a [f32], &'a [T]),
+        scales: &'a [f32],
+        zeros: &'a [T],
         shapes: &Shapes,
     ) -> Result<Self, KernelError> {
         let lines =
@@ -75,14 +76,14 @@ impl<'a, T> Parameters<'a, T> {
         let (scale_dims, zero_dims) =
             (call.tensor(operand + 1)?.dims(), call.tensor(operand + 2)?.dims());
         Ok(Parameters {
-            scales: PerLine::new("scales", (scales, scale_dims), lines, &shapes.batch)?,
-            zeros: PerLine::new("zero points", (zeros, zero_dims), lines, &shapes.batch)?,
+            scales: PerLine::new("scales", scales, scale_dims, lines, &shapes.batch)?,
+            zeros: PerLine::new("zero points", zeros, zero_dims, lines, &shapes.batch)?,
         })
     }
 }
 
 impl QLinearMatMul {
-    /// Integers all through.
+    /// Multiplies integers exactly.
     fn run_exactly<T: CodeLoops + Element>(
         &self,
         call: &mut Call<'_>,
@@ -93,8 +94,8 @@ impl QLinearMatMul {
         let (m, n, k) = (shapes.rows, shapes.cols, shapes.depth);
         let (a_scales, b_scales) = (numbers(call, A + 1)?, numbers(call, B + 1)?);
         let zeros = |operand: usize, elem: DataType| bytes(call, operand + 2, elem);
-        let of_a = Parameters::new(call, A, (&a_scales, zeros(A, a_type)?), shapes)?;
-        let of_b = Parameters::new(call, B, (&b_scales, zeros(B, b_type)?), shapes)?;
+        let of_a = Parameters::new(call, A, &a_scales, zeros(A, a_type)?, shapes)?;
+        let of_b = Parameters::new(call, B, &b_scales, zeros(B, b_type)?, shapes)?;
         let result = one_number(call, Y_SCALE)?;
         let a = bytes(call, A, a_type)?;
         let b = if self.packed.is_none() { bytes(call, B, b_type)? } else { &[] };
@@ -114,7 +115,7 @@ impl QLinearMatMul {
         if m * n * count == 0 {
             return call.output_slice::<T>(0, &shapes.output).map(|_| ());
         }
-        // What is not packed is packed for all rows.
+        // An operand that is not packed would be packed for each block, so all rows are one block.
         let most = if self.packed.is_some() { (MOST_SUMS / n).clamp(48, m.max(48)) } else { m };
         let step = most.min(m);
         let mut sums = call.scratch::<i32>(step * n)?;
@@ -142,14 +143,14 @@ impl QLinearMatMul {
         Ok(())
     }
 
-    /// As the operators say of which this one consists.
+    /// Multiplies in floats, by the operators that the function consists of.
     fn run_in_floats(&self, call: &mut Call<'_>, shapes: &Shapes) -> Result<(), KernelError> {
         let (m, n, k) = (shapes.rows, shapes.cols, shapes.depth);
         let (exec, count) = (call.exec, shapes.count());
         let (a_scales, b_scales) = (numbers(call, A + 1)?, numbers(call, B + 1)?);
         let (a_zeros, b_zeros) = (numbers(call, A + 2)?, numbers(call, B + 2)?);
-        let of_a = Parameters::new(call, A, (&a_scales, &*a_zeros), shapes)?;
-        let of_b = Parameters::new(call, B, (&b_scales, &*b_zeros), shapes)?;
+        let of_a = Parameters::new(call, A, &a_scales, &*a_zeros, shapes)?;
+        let of_b = Parameters::new(call, B, &b_scales, &*b_zeros, shapes)?;
         let result = one_number(call, Y_SCALE)?;
         let y_zero = one_number(call, Y_ZERO)?;
         let (a, b) = (numbers(call, A)?, numbers(call, B)?);
@@ -182,11 +183,11 @@ impl QLinearMatMul {
             gemm(exec, left, right, y, n, &Epilogue::default())?;
         }
         let scaling = Scaling { spread: Spread::One, scales: &[result], zeros: &[y_zero] };
-        write_quantized(call, (self.types[2], true), &scaling, &y, &shapes.output)
+        write_quantized(call, self.types[2], true, &scaling, &y, &shapes.output)
     }
 }
 
-/// Of numbers that are one for all rows or one for each, those of some rows.
+/// Returns the numbers of some rows, if there is one per row; else the one for all rows.
 fn some_rows<T>(numbers: &[T], first: usize, rows: usize) -> &[T] {
     if numbers.len() == 1 { numbers } else { &numbers[first..first + rows] }
 }
@@ -201,10 +202,10 @@ impl Kernel for QLinearMatMul {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let a = Form::of(call.tensor(A)?);
+        let a = OperandLayout::from_view(call.tensor(A)?);
         let shapes = match &self.packed {
-            Some(packed) => Shapes::new(&a, &Form::dense(&[packed.depth, packed.cols]))?,
-            None => Shapes::new(&a, &Form::of(call.tensor(B)?))?,
+            Some(packed) => Shapes::new(&a, &OperandLayout::dense(&[packed.depth, packed.cols]))?,
+            None => Shapes::new(&a, &OperandLayout::from_view(call.tensor(B)?))?,
         };
         let y_type = self.types[2];
         if !self.is_exact {
@@ -274,7 +275,7 @@ mod tests {
         }
     }
 
-    /// Over several blocks of rows.
+    /// Checks a product over several blocks of rows.
     #[test]
     fn many_rows() {
         let (m, n, k) = (1100, 300, 3);
@@ -296,7 +297,7 @@ mod tests {
         }
     }
 
-    /// Small floats are dequantized, multiplied and quantized.
+    /// Checks that small floats are dequantized, multiplied and quantized.
     #[test]
     fn small_floats() {
         let small = |dims: &[usize], numbers: &[f32]| {

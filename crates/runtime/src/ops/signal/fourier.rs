@@ -1,4 +1,4 @@
-//! DFT and STFT: transforms of lines, and of frames that move along a signal.
+//! DFT and STFT: Fourier transforms of lines, and of frames of a signal.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,37 +11,37 @@ use super::size;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
-use crate::ops::math::softmax::around;
+use crate::ops::math::softmax::split_at_axis;
 
-/// Of the inputs of DFT.
+/// Position of an input of DFT.
 const LENGTH: usize = 1;
 const AXIS: usize = 2;
 
-/// Of the inputs of STFT.
+/// Position of an input of STFT.
 const STEP: usize = 1;
 const WINDOW: usize = 2;
 const FRAME: usize = 3;
 
-/// `DFT`
+/// Binds `DFT`.
 pub(crate) fn bind_dft(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (inverse, half) = (site.need_int("inverse")? != 0, site.need_int("onesided")? != 0);
     for_element!(site, site.elem(0)?, floats, T => Dft::<T> {
-        inverse, half, kept: Kept::default(), elements: PhantomData,
+        inverse, half, kept: LastTables::default(), elements: PhantomData,
     })
 }
 
-/// `STFT`
+/// Binds `STFT`.
 pub(crate) fn bind_stft(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let half = site.need_int("onesided")? != 0;
     for_element!(site, site.elem(0)?, floats, T => Stft::<T> {
-        half, kept: Kept::default(), elements: PhantomData,
+        half, kept: LastTables::default(), elements: PhantomData,
     })
 }
 
 struct Dft<T> {
     inverse: bool,
     half: bool,
-    kept: Kept,
+    kept: LastTables,
     elements: PhantomData<fn() -> T>,
 }
 
@@ -56,7 +56,7 @@ impl<T: FloatLoops + Element> Kernel for Dft<T> {
         let complex = complex(*parts, self.half.then_some(self.inverse))?;
         let length = match size(call, LENGTH, "dft_length")? {
             Some(length) => length,
-            // An even length, where half a spectrum does not say which.
+            // An even length, as half a spectrum fits two lengths.
             None if self.half && self.inverse => match signal[axis] {
                 2.. => 2 * (signal[axis] - 1),
                 len => {
@@ -74,7 +74,7 @@ impl<T: FloatLoops + Element> Kernel for Dft<T> {
         let spectrum = Spectrum { length, inverse: self.inverse, half: self.half, complex };
         (to[axis], to[dims.len() - 1]) = (spectrum.outputs(), spectrum.parts());
         shape::elems(&to)?;
-        let [outer, len, inner] = around(signal, axis as i64)?;
+        let [outer, len, inner] = split_at_axis(signal, axis as i64)?;
         let lines = Lines {
             grid: [outer, inner],
             len,
@@ -111,8 +111,8 @@ impl<T> Dft<T> {
     }
 }
 
-/// Whether the elements of a signal with so many parts are complex; `half` says whether only half
-/// of the spectrum is written (`false`) or read (`true`).
+/// Whether a signal with `parts` numbers per element is complex. `half`: half of the spectrum of
+/// the spectrum is written (`false`) or read (`true`).
 fn complex(parts: usize, half: Option<bool>) -> Result<bool, KernelError> {
     match (parts, half) {
         (1, None | Some(false)) => Ok(false),
@@ -127,12 +127,12 @@ fn complex(parts: usize, half: Option<bool>) -> Result<bool, KernelError> {
     }
 }
 
-/// The tables of the length that was transformed last: it is nearly always the same.
+/// Tables of the length that was transformed last, as lengths rarely change.
 #[derive(Default)]
-struct Kept(Mutex<Option<(usize, Arc<Tables>)>>);
+struct LastTables(Mutex<Option<(usize, Arc<Tables>)>>);
 
-impl Kept {
-    /// The tables for a transform, whose memory is counted with that of the transform itself.
+impl LastTables {
+    /// Returns the tables for a transform, and charges their memory and that of the transform.
     fn tables(&self, call: &Call<'_>, spectrum: &Spectrum) -> Result<Arc<Tables>, KernelError> {
         let length = spectrum.length;
         call.reserve(Tables::bytes_of(length).unwrap_or(usize::MAX))?;
@@ -151,7 +151,7 @@ impl Kept {
 
 struct Stft<T> {
     half: bool,
-    kept: Kept,
+    kept: LastTables,
     elements: PhantomData<fn() -> T>,
 }
 

@@ -1,4 +1,4 @@
-//! BitCast: the same bits as elements of another type.
+//! BitCast: reinterprets bits as elements of another type.
 
 use sardonyx_tensor::{DataType, Dims};
 
@@ -8,18 +8,18 @@ use crate::kernel::{Call, Kernel, Site};
 use crate::ops::element_type;
 use crate::program::{MoveKind, Op};
 
-/// `BitCast`: to the same type nothing happens.
+/// Lowers `BitCast` to the same type to the identity.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let to = target(site)?;
     Ok(if site.elem(0)? == to { Op::moves(MoveKind::SAME, site) } else { Op::opaque(site) })
 }
 
-/// `BitCast` to another type.
+/// Binds `BitCast` to another type.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(BitCast { to: target(site)? }))
 }
 
-/// The type to read the bits as, which must be as wide as the one they have.
+/// Returns the target type, which must be as wide as the source type.
 fn target(site: &Site<'_>) -> Result<DataType, BindError> {
     let (from, to) = (site.elem(0)?, element_type(site, "to")?);
     let Some(to) = to else {
@@ -55,7 +55,7 @@ impl Kernel for BitCast {
         let mut output = call.output(0, self.to, &dims)?;
         let out = output.bytes_mut();
         out.copy_from_slice(&bytes[..out.len()]);
-        // Bits after the last element may be anything, and are zero where they are written.
+        // Bits after the last element are undefined in the input, and are written as zero.
         if let (Some(last), used @ 1..) = (out.last_mut(), bits % 8) {
             *last &= (1 << used) - 1;
         }

@@ -1,4 +1,4 @@
-//! Cast: elements converted to another type.
+//! Cast: converts elements to another type.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,11 +10,11 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::program::{self, Conversion, MoveKind, Op};
 
-/// `Cast`: to the same type nothing happens.
+/// Lowers `Cast`; to the same type it is the identity.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let conversion = conversion(site)?;
     let Conversion { from, to, .. } = conversion;
-    // The standard leaves complex numbers out.
+    // The standard excludes complex numbers.
     if let Some(complex) = [from, to].into_iter().find(|elem| elem.is_complex()) {
         return site.unsupported_type(complex);
     }
@@ -27,7 +27,7 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::Cast(Box::new(program::Cast { x: site.slot(0)?, conversion })))
 }
 
-/// `Cast` from or to strings.
+/// Binds `Cast` from or to strings.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(CastStrings(conversion(site)?)))
 }
@@ -41,7 +41,7 @@ fn conversion(site: &Site<'_>) -> Result<Conversion, BindError> {
     let word = site.string("round_mode").unwrap_or_default();
     let round_mode = match RoundMode::from_name(&word) {
         Some(mode) => mode,
-        // Only the power-of-two scale is rounded by it; elsewhere the word does not matter.
+        // Only conversions to the power-of-two scale use the mode.
         None if to != DataType::Float8e8m0 => RoundMode::default(),
         None => {
             return Err(BindError::Invalid(format!(
@@ -53,10 +53,10 @@ fn conversion(site: &Site<'_>) -> Result<Conversion, BindError> {
     Ok(Conversion { from, to, options: CastOptions { saturate, round_mode } })
 }
 
-/// Elements converted to another type, where neither is strings.
+/// Conversion between types other than strings.
 pub(crate) struct Cast(pub(crate) Conversion);
 
-/// Elements converted from or to strings.
+/// Conversion from or to strings.
 struct CastStrings(Conversion);
 
 impl Kernel for Cast {
@@ -98,7 +98,7 @@ impl Conversion {
         format!("{} to {}", self.from.name(), self.to.name())
     }
 
-    /// Converts elements, those of large tensors on all threads.
+    /// Converts elements, large tensors on all threads.
     pub(in crate::ops) fn convert(
         &self,
         pool: &Pool,
@@ -106,15 +106,12 @@ impl Conversion {
         target: &mut [u8],
         elems: usize,
     ) -> Result<(), KernelError> {
-        let whole = |target: &mut [u8]| {
-            Ok(cast_slices(self.from, source, self.to, target, elems, self.options)?)
-        };
         // A multiple of 8 elements fills whole bytes in every type.
         let parts = Work::new(Operation::Element, elems).cut(pool);
         let count = elems.div_ceil(parts.count).next_multiple_of(8);
         let sizes = self.from.storage_bytes(count).zip(self.to.storage_bytes(count));
         let Some((source_bytes, target_bytes)) = sizes.filter(|_| count < elems) else {
-            return whole(target);
+            return Ok(cast_slices(self.from, source, self.to, target, elems, self.options)?);
         };
         let chunks = source.chunks(source_bytes).zip(target.chunks_mut(target_bytes)).enumerate();
         let (chunks, result) = (Mutex::new(chunks), Mutex::new(Ok(())));

@@ -1,4 +1,4 @@
-//! Concat: tensors joined along one axis.
+//! Concat: joins tensors along one axis.
 
 use sardonyx_kernels::{Ended, MoveLoops, Pool};
 use sardonyx_tensor::{DataType, Dims, TensorView, ViewData, shape, shape::normalize_axis};
@@ -6,11 +6,11 @@ use smallvec::SmallVec;
 
 use super::moves::{MAX_RANK, Movement, copy_images, move_elements};
 use crate::error::{BindError, KernelError, fail};
-use crate::kernel::{Call, Inputs, Kernel, Laid, MemoryRules, Operand, Site, Target};
+use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Operand, OutputLayout, Site, Target};
 use crate::layout::Layout;
 use crate::program::{Concat, MoveKind, Op};
 
-/// `Concat`
+/// Lowers `Concat`.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::moves(MoveKind::Concat(Concat { axis: site.need_int("axis")? }), site))
 }
@@ -35,7 +35,7 @@ impl Kernel for Concat {
     }
 }
 
-/// Joins tensors along an axis into the first output. Messages call them `what`.
+/// Joins tensors along an axis into the first output. `what` names them in messages.
 pub(in crate::ops) fn join(
     call: &mut Call<'_>,
     axis: i64,
@@ -57,7 +57,9 @@ pub(in crate::ops) fn join(
         dims[axis] += input.dims()[axis];
     }
     let laid = match call.targets.first() {
-        Some(Target::Planned { laid: Some(Laid { layout, .. }), .. }) => Some((*layout).clone()),
+        Some(Target::Planned { laid: Some(OutputLayout { layout, .. }), .. }) => {
+            Some((*layout).clone())
+        }
         _ => None,
     };
     if let Some(layout) = laid {
@@ -72,7 +74,7 @@ pub(in crate::ops) fn join(
     join_through_strides(call, &dims, axis, inputs)
 }
 
-/// Joins inputs that lie in memory in strides, each copied once.
+/// Joins strided inputs, each copied once.
 fn join_through_strides(
     call: &mut Call<'_>,
     dims: &Dims,
@@ -99,7 +101,7 @@ fn join_through_strides(
                 input.data_type().name()
             );
         }
-        let part = Part { pool, input, data, start, steps: &steps };
+        let part = JoinedInput { pool, input, data, start, steps: &steps };
         let out = output.bytes_mut();
         match data_type.bits() {
             Some(8) => part.copy::<1>(out)?,
@@ -113,9 +115,9 @@ fn join_through_strides(
     Ok(())
 }
 
-/// Joins images of which some lie in the output already: copies the others.
+/// Joins images of which some already lie in the output: copies the others.
 fn join_rest(call: &mut Call<'_>, axis: i64) -> Result<(), KernelError> {
-    let Some(Target::Planned { laid: Some(Laid { layout, .. }), dims, data_type, .. }) =
+    let Some(Target::Planned { laid: Some(OutputLayout { layout, .. }), dims, data_type, .. }) =
         call.targets.first()
     else {
         fail!("an input lies in an output that is in rows");
@@ -146,7 +148,7 @@ fn join_rest(call: &mut Call<'_>, axis: i64) -> Result<(), KernelError> {
         fail!("inputs with {end} channels become images with {}", dims[axis]);
     }
     let pool = call.exec.pool;
-    let (bytes, _) = call.laid_output(0, data_type, dims)?;
+    let (bytes, _) = call.output_with_layout(0, data_type, dims)?;
     for (start, input) in inputs {
         let Some(input) = input else { continue };
         let offset = layout.offset + start * layout.strides[axis] as usize;
@@ -169,10 +171,10 @@ fn copy_into(
     };
     let from = Layout { offset: input.offset(), strides: input.strides() };
     let to = Layout { offset, strides: layout.strides.clone() };
-    Ok(copy_images(pool, input.dims(), (data, &from), (bytes, &to))?)
+    Ok(copy_images(pool, input.dims(), data, &from, bytes, &to)?)
 }
 
-/// Joins inputs into an output that does not lie in rows.
+/// Joins inputs into an output that is not in rows.
 fn join_into(
     call: &mut Call<'_>,
     dims: &Dims,
@@ -181,7 +183,7 @@ fn join_into(
     layout: &Layout,
 ) -> Result<(), KernelError> {
     let (pool, data_type) = (call.exec.pool, inputs[0].data_type());
-    let (bytes, _) = call.laid_output(0, data_type, dims)?;
+    let (bytes, _) = call.output_with_layout(0, data_type, dims)?;
     let mut start = layout.offset;
     for input in inputs {
         copy_into(pool, input, data_type, bytes, start, layout)?;
@@ -190,8 +192,8 @@ fn join_into(
     Ok(())
 }
 
-/// One input of a join, and where it goes.
-struct Part<'a> {
+/// Input of a join and its destination.
+struct JoinedInput<'a> {
     pool: &'a Pool,
     input: &'a TensorView<'a>,
     data: &'a [u8],
@@ -199,7 +201,7 @@ struct Part<'a> {
     steps: &'a [usize],
 }
 
-impl Part<'_> {
+impl JoinedInput<'_> {
     fn copy<const WIDTH: usize>(&self, out: &mut [u8]) -> Result<(), Ended>
     where
         [u8; WIDTH]: MoveLoops,

@@ -1,7 +1,6 @@
 //! Constant: a value written into the graph.
 //!
-//! Compilation takes the value from inference and nothing runs; the kernel is for whoever asks all
-//! the same.
+//! Compilation takes the value from inference, so the kernel normally does not run.
 
 use sardonyx_ops::AttrValue;
 use sardonyx_tensor::{StringArray, Tensor, Value};
@@ -22,7 +21,7 @@ const FORMS: [&str; 8] = [
     "value_strings",
 ];
 
-/// `Constant`
+/// Binds `Constant`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let given: Vec<_> =
         FORMS.iter().filter_map(|name| Some((*name, site.attributes.get(name)?))).collect();
@@ -35,7 +34,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     };
     let strings = |dims: &[usize], texts: StringArray| Tensor::from_strings(dims, texts);
     let tensor = match value {
-        AttrValue::Tensor(tensor) => site.weights.kept(tensor)?,
+        AttrValue::Tensor(tensor) => site.weights.keep(tensor)?,
         AttrValue::Float(value) => Tensor::scalar(*value),
         AttrValue::Floats(values) => Tensor::from_slice([values.len()], values)?,
         AttrValue::Int(value) => Tensor::scalar(*value),

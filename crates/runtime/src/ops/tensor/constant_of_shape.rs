@@ -1,4 +1,4 @@
-//! ConstantOfShape: one value throughout, in a shape that is an input.
+//! ConstantOfShape: fills a tensor of a given shape with one value.
 
 use sardonyx_kernels::{MoveLoops, Pool};
 use sardonyx_ops::AttrValue;
@@ -9,10 +9,10 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::program::{self, Op};
 
-/// The kernel of [`program::Fill`].
+/// Kernel of [`program::Fill`].
 pub(crate) struct ConstantOfShape(pub(crate) Tensor);
 
-/// `ConstantOfShape`
+/// Lowers `ConstantOfShape`.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let value = match site.attributes.get("value") {
         Some(AttrValue::Tensor(value)) => value,

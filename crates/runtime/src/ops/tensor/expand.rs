@@ -1,4 +1,4 @@
-//! Expand: a tensor repeated to a shape.
+//! Expand: broadcasts a tensor to a shape.
 
 use sardonyx_tensor::{Dims, shape::broadcast_dims};
 
@@ -8,20 +8,20 @@ use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 use crate::layout::{Layout, ViewSite};
 use crate::program::{Expand, MoveKind, Op};
 
-/// `Expand`
+/// Lowers `Expand`.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::moves(MoveKind::Expand(Expand), site))
 }
 
 impl Expand {
     pub(super) fn view(self, site: &ViewSite<'_>) -> Option<Layout> {
-        site.layout.repeated(site.from, site.to)
+        site.layout.broadcast(site.from, site.to)
     }
 }
 
 impl Kernel for Expand {
     fn memory(&self) -> MemoryRules {
-        MemoryRules { strided: Inputs::at(&[0]), ..MemoryRules::default() }
+        MemoryRules { strided: Inputs::from_positions(&[0]), ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

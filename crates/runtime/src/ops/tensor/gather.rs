@@ -1,4 +1,4 @@
-//! Gather: slices along one axis, picked by number.
+//! Gather: picks slices along one axis by index.
 
 use sardonyx_kernels::copy::Indices;
 use sardonyx_kernels::{MoveLoops, Pool};
@@ -11,14 +11,14 @@ use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 use crate::layout::{Layout, ViewSite};
 use crate::program::{Gather, MoveKind, Op};
 
-/// `Gather`
+/// Lowers `Gather`.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let gather = Gather { axis: site.need_int("axis")?, from_constant: site.weight(0).is_some() };
     Ok(Op::moves(MoveKind::Gather(gather), site))
 }
 
 impl Gather {
-    /// One index that is known picks a slice.
+    /// Returns the layout of the slice, if there is one index that is known.
     pub(super) fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
         if self.from_constant {
             return None;
@@ -28,17 +28,18 @@ impl Gather {
         let [index] = ints[..] else { return None };
         let index = if index < 0 { index.checked_add(size as i64)? } else { index };
         let index = usize::try_from(index).ok().filter(|index| *index < size)?;
-        let picked = site.layout.narrowed(axis, index, 1)?;
-        // The axes of the indices take the place of the axis; all of them are 1 here.
+        let picked = site.layout.narrow(axis, index, 1)?;
+        // The axes of the indices, all of size 1 here, replace the axis.
         let mut dims = Dims::from(site.from);
         dims[axis] = 1;
-        picked.reshaped(&dims, site.to)
+        picked.reshape(&dims, site.to)
     }
 }
 
 impl Kernel for Gather {
     fn memory(&self) -> MemoryRules {
-        let unaligned = if self.from_constant { Inputs::at(&[0]) } else { Inputs::default() };
+        let unaligned =
+            if self.from_constant { Inputs::from_positions(&[0]) } else { Inputs::default() };
         MemoryRules { unaligned, ..MemoryRules::default() }
     }
 
@@ -61,7 +62,7 @@ impl Kernel for Gather {
 /// Slices along an axis.
 pub(in crate::ops) struct Pick<'a> {
     pub(in crate::ops) axis: usize,
-    /// Elements before, along and after the axis.
+    /// Numbers of elements before, along and after the axis.
     pub(in crate::ops) split: [usize; 3],
     pub(in crate::ops) indices: Indices<'a>,
 }
@@ -74,7 +75,7 @@ impl Movement for Pick<'_> {
         out: &mut [T],
     ) -> Result<(), KernelError> {
         T::gather(pool, self.split, sources[0], self.indices, out).map_err(|failure| {
-            KernelError::of(failure, |error| format!("axis {}: {error}", self.axis))
+            KernelError::from_failure(failure, |error| format!("axis {}: {error}", self.axis))
         })
     }
 }

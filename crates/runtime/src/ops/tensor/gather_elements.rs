@@ -1,4 +1,4 @@
-//! Taking elements by index, one by one or by tuples.
+//! GatherElements and GatherND: pick elements by index or by tuples of indices.
 
 use sardonyx_kernels::copy::Indices;
 use sardonyx_kernels::{MoveLoops, Pool};
@@ -8,17 +8,17 @@ use super::moves::{Movement, move_elements};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 
-/// `GatherElements`
+/// Binds `GatherElements`.
 pub(crate) fn bind_gather_elements(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(GatherElements { axis: site.need_int("axis")? }))
 }
 
-/// `GatherND`
+/// Binds `GatherND`.
 pub(crate) fn bind_gather_nd(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(GatherNd { batch_dims: site.need_int("batch_dims")? }))
 }
 
-/// Reads the indices that are the input `index`.
+/// Returns the indices of an input.
 pub(super) fn indices_of<'a>(call: &Call<'a>, index: usize) -> Result<Indices<'a>, KernelError> {
     match call.tensor(index)?.data_type() {
         DataType::Int64 => Ok(Indices::Long(call.slice(index)?)),
@@ -27,8 +27,7 @@ pub(super) fn indices_of<'a>(call: &Call<'a>, index: usize) -> Result<Indices<'a
     }
 }
 
-/// Demands that there is an index for some of the positions of `dims`, and for any number along the
-/// axis.
+/// Refuses indices that are not an index for some positions of `dims`, any number along the axis.
 pub(super) fn check_elements(
     dims: &[usize],
     index_dims: &[usize],
@@ -56,7 +55,7 @@ impl Kernel for GatherElements {
         let axis = normalize_axis(self.axis, data.rank())?;
         let index_dims = Dims::from(call.tensor(1)?.dims());
         check_elements(data.dims(), &index_dims, axis)?;
-        let picked = Elements {
+        let picked = GatheredElements {
             axis,
             dims: data.dims().into(),
             index_dims: &index_dims,
@@ -70,23 +69,24 @@ impl Kernel for GatherElements {
     }
 }
 
-struct Elements<'a> {
+struct GatheredElements<'a> {
     axis: usize,
     dims: Dims,
     index_dims: &'a [usize],
     indices: Indices<'a>,
 }
 
-impl Movement for Elements<'_> {
+impl Movement for GatheredElements<'_> {
     fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        let &Elements { axis, ref dims, index_dims, indices } = self;
-        T::gather_elements(pool, axis, dims, sources[0], index_dims, indices, out)
-            .map_err(|failure| KernelError::of(failure, |error| format!("axis {axis}: {error}")))
+        let &GatheredElements { axis, ref dims, index_dims, indices } = self;
+        T::gather_elements(pool, axis, dims, sources[0], index_dims, indices, out).map_err(
+            |failure| KernelError::from_failure(failure, |error| format!("axis {axis}: {error}")),
+        )
     }
 }
 
@@ -149,7 +149,7 @@ impl Movement for Tuples<'_> {
         out: &mut [T],
     ) -> Result<(), KernelError> {
         T::gather_nd(pool, &self.dims, self.batch_dims, self.depth, sources[0], self.indices, out)
-            .map_err(|failure| KernelError::of(failure, |error| error.to_string()))
+            .map_err(|failure| KernelError::from_failure(failure, |error| error.to_string()))
     }
 }
 
@@ -197,9 +197,9 @@ mod tests {
         let data = strings(&[2, 2, 2], &["a", "b", "c", "d", "e", "f", "g", "h"]);
         // (batch_dims, dimensions of the indices, indices, dimensions of the output, what they
         // pick)
-        type Row =
+        type GatherRow =
             (i64, &'static [usize], &'static [i64], &'static [usize], &'static [&'static str]);
-        let rows: [Row; 5] = [
+        let rows: [GatherRow; 5] = [
             (0, &[2, 3], &[0, 0, 1, -1, 1, -2], &[2], &["b", "g"]),
             (0, &[1, 1], &[-1], &[1, 2, 2], &["e", "f", "g", "h"]),
             (1, &[2, 1], &[1, 0], &[2, 2], &["c", "d", "e", "f"]),

@@ -1,4 +1,4 @@
-//! Tensors made of an index, a size or bounds.
+//! Tensors generated from an index, a size or bounds: EyeLike, OneHot, Range, Trilu.
 
 use std::marker::PhantomData;
 
@@ -14,7 +14,7 @@ use crate::ops::element_type;
 use crate::ops::math::for_element;
 use crate::scratch::Scratch;
 
-/// `EyeLike`
+/// Binds `EyeLike`.
 pub(crate) fn bind_eye_like(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let elem = match element_type(site, "dtype")? {
         Some(elem) => elem,
@@ -27,22 +27,22 @@ pub(crate) fn bind_eye_like(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErro
     Ok(Box::new(EyeLike { diagonal: site.need_int("k")?, one }))
 }
 
-/// `OneHot`
+/// Binds `OneHot`.
 pub(crate) fn bind_one_hot(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(OneHot { axis: site.need_int("axis")?, counts_back: true }))
 }
 
-/// `OneHot` of version 9.
+/// Binds `OneHot` of version 9.
 pub(crate) fn bind_one_hot_without_negative(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(OneHot { axis: site.need_int("axis")?, counts_back: false }))
 }
 
-/// `Trilu`
+/// Binds `Trilu`.
 pub(crate) fn bind_trilu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(Trilu { upper: site.need_int("upper")? != 0 }))
 }
 
-/// `Range`
+/// Binds `Range`.
 pub(crate) fn bind_range(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let double = site.int("stash_type") == Some(11);
     for_element!(
@@ -62,7 +62,7 @@ impl<T: Ranged + Element> Kernel for Range<T> {
         let exec = call.exec;
         let [start, limit, delta] = [0, 1, 2].map(|index| one::<T>(call, index));
         let (start, limit, delta) = (start?, limit?, delta?);
-        // As many as inference finds.
+        // The same formula as inference uses.
         let count = T::steps(start, limit, delta, self.double);
         if count.is_nan() || count > MOST {
             fail!(
@@ -80,7 +80,7 @@ impl<T: Ranged + Element> Kernel for Range<T> {
     }
 }
 
-/// The only element of an input.
+/// Returns the only element of an input.
 fn one<T: Element>(call: &Call<'_>, index: usize) -> Result<T, KernelError> {
     match call.slice::<T>(index)? {
         [element] => Ok(*element),
@@ -89,7 +89,7 @@ fn one<T: Element>(call: &Call<'_>, index: usize) -> Result<T, KernelError> {
 }
 
 struct EyeLike {
-    /// Columns to the right of the main diagonal.
+    /// Offset of the diagonal in columns to the right.
     diagonal: i64,
     one: Tensor,
 }
@@ -105,7 +105,7 @@ impl Kernel for EyeLike {
     }
 }
 
-/// One value on a diagonal, the default one elsewhere.
+/// One value on a diagonal, the default elsewhere.
 struct Diagonal {
     width: usize,
     diagonal: i64,
@@ -131,7 +131,7 @@ impl Movement for Diagonal {
 
 struct OneHot {
     axis: i64,
-    /// Whether a negative index counts from the end; else it stands for no element.
+    /// Whether a negative index counts from the end; otherwise it stands for no element.
     counts_back: bool,
 }
 
@@ -163,7 +163,7 @@ impl Kernel for OneHot {
     }
 }
 
-/// The numbers of an input, of any type, as integers; fractions are cut off.
+/// Converts an input of any type to integers; fractions are truncated.
 fn integers(call: &Call<'_>, index: usize) -> Result<Scratch<i64>, KernelError> {
     let view = call.tensor(index)?;
     let mut wide = call.scratch::<i64>(view.len())?;
@@ -175,7 +175,7 @@ fn integers(call: &Call<'_>, index: usize) -> Result<Scratch<i64>, KernelError> 
 }
 
 struct Hot {
-    /// Indices in front of the new axis, its depth, and indices after it.
+    /// Numbers of indices before the new axis, its depth, and number of indices after it.
     sizes: [usize; 3],
     indices: Scratch<i64>,
 }
@@ -232,7 +232,7 @@ impl Movement for Triangle {
     }
 }
 
-/// More numbers than any memory has room for.
+/// Limit: numbers of a range, more than fit any memory.
 const MOST: f64 = (1u64 << 48) as f64;
 
 #[cfg(test)]
@@ -247,31 +247,31 @@ mod tests {
     fn ranges() {
         let half = half::f16::from_f32;
         let brain = half::bf16::from_f32;
-        fn of<T: Element>(numbers: [T; 3]) -> Result<Tensor, String> {
+        fn range<T: Element>(numbers: [T; 3]) -> Result<Tensor, String> {
             let [start, limit, delta] = numbers.map(Tensor::scalar);
             let inputs = [Some(&start), Some(&limit), Some(&delta)];
             run("Range", &[("stash_type", Int(1))], &inputs, 1).map(|mut found| found.remove(0))
         }
-        assert_eq!(of([1i64, 10, 4]).unwrap(), tensor(&[3], &[1i64, 5, 9]));
-        assert_eq!(of([10i32, 4, -2]).unwrap(), tensor(&[3], &[10i32, 8, 6]));
-        assert_eq!(of([3i16, 3, 1]).unwrap(), tensor::<i16>(&[0], &[]));
-        assert_eq!(of([1f32, 2.0, 0.25]).unwrap(), tensor(&[4], &[1f32, 1.25, 1.5, 1.75]));
-        assert_eq!(of([1f64, 0.0, 0.5]).unwrap(), tensor::<f64>(&[0], &[]));
+        assert_eq!(range([1i64, 10, 4]).unwrap(), tensor(&[3], &[1i64, 5, 9]));
+        assert_eq!(range([10i32, 4, -2]).unwrap(), tensor(&[3], &[10i32, 8, 6]));
+        assert_eq!(range([3i16, 3, 1]).unwrap(), tensor::<i16>(&[0], &[]));
+        assert_eq!(range([1f32, 2.0, 0.25]).unwrap(), tensor(&[4], &[1f32, 1.25, 1.5, 1.75]));
+        assert_eq!(range([1f64, 0.0, 0.5]).unwrap(), tensor::<f64>(&[0], &[]));
         assert_eq!(
-            of([half(1.0), half(2.0), half(0.5)]).unwrap(),
+            range([half(1.0), half(2.0), half(0.5)]).unwrap(),
             tensor(&[2], &[half(1.0), half(1.5)])
         );
         assert_eq!(
-            of([brain(0.0), brain(-2.0), brain(-1.0)]).unwrap(),
+            range([brain(0.0), brain(-2.0), brain(-1.0)]).unwrap(),
             tensor(&[2], &[brain(0.0), brain(-1.0)])
         );
         assert_eq!(
-            of([1i64, 5, 0]).unwrap_err(),
+            range([1i64, 5, 0]).unwrap_err(),
             "delta is 0 (start 1, limit 5): NaN elements are not possible"
         );
-        assert!(of([0f32, f32::INFINITY, 1.0]).is_err());
-        assert!(of([0f32, f32::NAN, 1.0]).is_err());
-        assert!(of([0f64, 1.0, 1e-300]).is_err());
+        assert!(range([0f32, f32::INFINITY, 1.0]).is_err());
+        assert!(range([0f32, f32::NAN, 1.0]).is_err());
+        assert!(range([0f64, 1.0, 1e-300]).is_err());
     }
 
     #[test]

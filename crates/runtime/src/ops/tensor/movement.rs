@@ -1,11 +1,11 @@
-//! Moves at run time: where strides can say where elements lie, and what moves them otherwise.
+//! Moves at run time: views where strides can express them, and kernels otherwise.
 
 use crate::kernel::{Kernel, Site};
 use crate::layout::{Layout, ViewSite};
 use crate::program::{Images, Move, MoveKind, Op, Opaque};
 
 impl MoveKind {
-    /// Where an output lies within the first operand, if strides can say it.
+    /// Returns the layout of an output within the first operand, if strides can express it.
     pub(crate) fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
         match self {
             MoveKind::Concat(_) | MoveKind::Shuffle(_) | MoveKind::Tile(_) => None,
@@ -19,7 +19,7 @@ impl MoveKind {
         }
     }
 
-    /// What moves the elements where no view can say where they lie.
+    /// Returns the kernel that moves the elements if no view can express it.
     pub(crate) fn kernel(&self) -> Box<dyn Kernel> {
         match self {
             MoveKind::Concat(concat) => Box::new(*concat),
@@ -37,12 +37,12 @@ impl MoveKind {
 }
 
 impl Op {
-    /// A move of all operands of a site.
+    /// Makes a move of all operands of a site.
     pub(in crate::ops) fn moves(kind: MoveKind, site: &Site<'_>) -> Op {
         Op::Move(Box::new(Move { kind, operands: site.operands() }))
     }
 
-    /// An operator that no rewrite looks into.
+    /// Makes an operator that rewrites do not look into.
     pub(crate) fn opaque(site: &Site<'_>) -> Op {
         Op::Opaque(Opaque { operands: site.operands(), images: Images::Rows })
     }

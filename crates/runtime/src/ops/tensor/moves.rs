@@ -1,8 +1,8 @@
-//! Moving elements whatever their type: the bridge between tensors and the copy loops.
+//! Moves of elements of any type: the bridge between tensors and the copy loops.
 //!
-//! The loops move plain values of a few widths. Elements of whole bytes are such values as they
-//! lie. Elements below one byte are unpacked to codes, moved, and packed again. Strings stay where
-//! they are: their numbers are moved.
+//! The loops move plain values of a few widths. Elements of whole bytes are such values. Elements
+//! below one byte are unpacked to codes, moved, and packed again. Strings stay in place, and their
+//! indices are moved.
 
 use bytemuck::Pod;
 use sardonyx_kernels::elementwise::broadcast_strides;
@@ -17,14 +17,14 @@ use crate::kernel::Call;
 use crate::layout::Layout;
 use crate::scratch::{Contents, Scratch};
 
-/// Limit: most dimensions that the loops take.
+/// Limit: dimensions that the loops accept.
 pub(super) const MAX_RANK: usize = 32;
-/// Sources up to this number are listed without asking for memory.
+/// Number of sources that are listed without an allocation.
 const MANY: usize = 8;
 
-/// What an operator does with elements.
+/// Movement of elements by an operator, for any type.
 pub(in crate::ops) trait Movement {
-    /// Fills `out`, which is not empty. There is one slice in `sources` for each tensor to read.
+    /// Fills `out`, which is not empty. `sources` has one slice for each tensor to read.
     fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
@@ -33,10 +33,10 @@ pub(in crate::ops) trait Movement {
     ) -> Result<(), KernelError>;
 }
 
-/// A [`Movement`] of elements that are given as bytes, as an object: preparing its operands is
-/// compiled once, not for each movement and width.
+/// A [`Movement`] on bytes, as an object, so that the preparation of operands is compiled once and
+/// not for each movement and width.
 pub(in crate::ops) trait ByteMovement {
-    /// Fills `out` with elements of `width` bytes, of which there are loops for 1, 2, 4, 8 and 16.
+    /// Fills `out` with elements of `width` bytes: 1, 2, 4, 8 or 16.
     fn run_bytes(
         &self,
         pool: &Pool,
@@ -65,13 +65,13 @@ impl<M: Movement> ByteMovement for M {
     }
 }
 
-/// Elements of `WIDTH` bytes in each source.
+/// Splits the bytes of each source into elements of `WIDTH` bytes.
 fn chunks<'a, const WIDTH: usize>(sources: &[&'a [u8]]) -> SmallVec<[&'a [[u8; WIDTH]]; MANY]> {
     sources.iter().map(|bytes| bytes.as_chunks().0).collect()
 }
 
 /// Computes an output of dimensions `dims` whose elements all come from `sources`, which have one
-/// element type. Where a movement leaves the default value, strings are empty.
+/// element type. Strings are empty where a movement leaves the default value.
 pub(in crate::ops) fn move_elements(
     call: &mut Call<'_>,
     index: usize,
@@ -98,8 +98,8 @@ pub(in crate::ops) fn move_elements(
     }
 }
 
-/// Writes the elements of a view, which may have strides, to an output of as many elements of
-/// dimensions `dims`.
+/// Copies the elements of a view, possibly strided, to an output of as many elements of dimensions
+/// `dims`.
 pub(in crate::ops) fn copy_view(
     call: &mut Call<'_>,
     index: usize,
@@ -108,11 +108,11 @@ pub(in crate::ops) fn copy_view(
 ) -> Result<(), KernelError> {
     let pool = call.exec.pool;
     if let ViewData::Strings(_) = view.data() {
-        // Strings have no bytes to copy.
+        // Strings are shared, not copied as bytes.
         let copy = view.to_tensor()?.reshape(dims)?;
         return call.set_output(index, Value::Tensor(copy));
     }
-    if call.is_laid(index) {
+    if call.has_layout(index) {
         return copy_to_images(call, index, view, dims);
     }
     let mut output = call.output(index, view.data_type(), dims)?;
@@ -122,8 +122,7 @@ pub(in crate::ops) fn copy_view(
     copy_elements(pool, view, output.bytes_mut())
 }
 
-/// Writes the elements of a view of the dimensions of the output to an output that does not lie in
-/// rows.
+/// Copies a view to an output of equal dimensions that is not in rows.
 fn copy_to_images(
     call: &mut Call<'_>,
     index: usize,
@@ -131,7 +130,7 @@ fn copy_to_images(
     dims: &[usize],
 ) -> Result<(), KernelError> {
     let pool = call.exec.pool;
-    let (bytes, layout) = call.laid_output(index, view.data_type(), dims)?;
+    let (bytes, layout) = call.output_with_layout(index, view.data_type(), dims)?;
     let ViewData::Bytes(data) = view.data() else {
         fail!("strings have no bytes to copy");
     };
@@ -139,17 +138,19 @@ fn copy_to_images(
         fail!("{:?} cannot be written as {dims:?} with channels last", view.dims());
     }
     let from = Layout { offset: view.offset(), strides: view.strides() };
-    Ok(copy_images(pool, dims, (data, &from), (bytes, layout))?)
+    Ok(copy_images(pool, dims, data, &from, bytes, layout)?)
 }
 
-/// Copies elements of 32 bits of images from and to where layouts say they lie.
+/// Copies images with elements of 32 bits between two layouts.
 pub(in crate::ops) fn copy_images(
     pool: &Pool,
     dims: &[usize],
-    (from, x): (&[u8], &Layout),
-    (to, y): (&mut [u8], &Layout),
+    from: &[u8],
+    x: &Layout,
+    to: &mut [u8],
+    y: &Layout,
 ) -> Result<(), Ended> {
-    // Channels are written next to each other.
+    // Writes channels innermost.
     let order = || std::iter::once(0).chain(2..dims.len()).chain([1]);
     let over_pixels: Dims = order().map(|axis| dims[axis]).collect();
     let x_strides: Strides = order().map(|axis| x.strides[axis]).collect();
@@ -162,12 +163,8 @@ pub(in crate::ops) fn copy_images(
     )
 }
 
-/// A copy of the elements of a view in memory of its own, whose bytes are counted until
-/// [`Call::uncount`].
-pub(in crate::ops) fn copied(
-    call: &Call<'_>,
-    view: &TensorView<'_>,
-) -> Result<Tensor, KernelError> {
+/// Copies a view into memory of its own, whose bytes are charged until [`Call::uncount`].
+pub(in crate::ops) fn copy(call: &Call<'_>, view: &TensorView<'_>) -> Result<Tensor, KernelError> {
     if let ViewData::Strings(_) = view.data() {
         let copy = view.to_tensor()?;
         call.reserve(copy.held_bytes())?;
@@ -178,7 +175,7 @@ pub(in crate::ops) fn copied(
     Ok(copy)
 }
 
-/// Writes the elements of a view, which are no strings, one after the other.
+/// Writes the elements of a view, except strings, in row-major order.
 fn copy_elements(pool: &Pool, view: &TensorView<'_>, out: &mut [u8]) -> Result<(), KernelError> {
     let ViewData::Bytes(data) = view.data() else {
         fail!("strings have no bytes to copy");
@@ -194,8 +191,7 @@ fn copy_elements(pool: &Pool, view: &TensorView<'_>, out: &mut [u8]) -> Result<(
     Ok(())
 }
 
-/// Writes elements of `dims` one after the other, each from where strides, in elements, say that it
-/// lies.
+/// Writes elements of `dims` in row-major order, read through strides in elements.
 pub(in crate::ops) fn copy_strided<T: Pod>(
     pool: &Pool,
     dims: &[usize],
@@ -207,7 +203,7 @@ pub(in crate::ops) fn copy_strided<T: Pod>(
     Read { dims, start: 0, strides }.copy(pool, size_of::<T>(), x, y)
 }
 
-/// Writes `x`, of dimensions `dims`, to `y`, of dimensions `out_dims`, to which it broadcasts.
+/// Broadcasts `x` of dimensions `dims` to `y` of dimensions `out_dims`.
 pub(in crate::ops) fn expand<T: Pod>(
     pool: &Pool,
     dims: &[usize],
@@ -222,7 +218,7 @@ pub(in crate::ops) fn expand<T: Pod>(
     copy_strided(pool, out_dims, &strides, x, y)
 }
 
-/// Places of elements in a source.
+/// Strided elements of a source.
 pub(in crate::ops) struct Read<'a> {
     pub(in crate::ops) dims: &'a [usize],
     pub(in crate::ops) start: usize,
@@ -230,7 +226,7 @@ pub(in crate::ops) struct Read<'a> {
 }
 
 impl Read<'_> {
-    /// Copies elements of this many bytes, of which there are loops for 1, 2, 4, 8 and 16.
+    /// Copies elements of `width` bytes: 1, 2, 4, 8 or 16.
     pub(in crate::ops) fn copy(
         &self,
         pool: &Pool,
@@ -283,7 +279,7 @@ fn wide(
     movement.run_bytes(pool, width, &bytes, out)
 }
 
-/// Moves elements below one byte, each of them unpacked to a byte.
+/// Moves elements below one byte, each unpacked to a byte.
 fn codes(
     call: &mut Call<'_>,
     index: usize,
@@ -310,8 +306,7 @@ fn codes(
     Ok(packed::pack_from_codes(&out, bits, output.bytes_mut())?)
 }
 
-/// Moves the numbers of strings, as values of the width of the longest integers; number 0 is the
-/// empty string.
+/// Moves the indices of strings as 64-bit values; index 0 is the empty string.
 fn strings(
     call: &mut Call<'_>,
     index: usize,
@@ -337,8 +332,8 @@ fn strings(
     call.set_output(index, Value::Tensor(Tensor::from_strings(dims, moved)?))
 }
 
-/// The bytes of the elements in row-major order. Inputs of a node always lie so; nothing is copied
-/// then.
+/// Returns the bytes of the elements in row-major order. Inputs of a node are mostly dense and not
+/// copied.
 pub(in crate::ops) fn dense<'a>(
     call: &Call<'_>,
     view: &TensorView<'a>,
@@ -354,8 +349,8 @@ pub(in crate::ops) fn dense<'a>(
     Ok(Contents::Made(bytes))
 }
 
-/// Like [`dense`], but at an address that fits the element type.
-pub(in crate::ops) fn aligned<'a>(
+/// Returns the bytes like [`dense`], aligned to the element type.
+pub(in crate::ops) fn dense_aligned<'a>(
     call: &Call<'_>,
     view: &TensorView<'a>,
 ) -> Result<Contents<'a, u8>, KernelError> {
@@ -379,7 +374,7 @@ mod tests {
     use crate::account::Account;
     use crate::kernel::{Operand, Target};
 
-    /// The first source backwards, then the first element of the second and what is left out.
+    /// The first source reversed, then the first element of the second and a default.
     struct Backwards;
 
     impl Movement for Backwards {
@@ -395,7 +390,7 @@ mod tests {
         }
     }
 
-    fn moved(first: &Tensor, second: &Tensor) -> Result<Tensor, KernelError> {
+    fn run_movement(first: &Tensor, second: &Tensor) -> Result<Tensor, KernelError> {
         let mut call = Call {
             operands: smallvec![Operand::Absent],
             targets: smallvec![Target::Owned(None)],
@@ -427,14 +422,14 @@ mod tests {
                 let bytes = sardonyx_tensor::Buffer::from_vec(bytes);
                 Tensor::from_buffer(data_type, [numbers.len()], bytes).unwrap()
             };
-            let found = moved(&tensor(&[1, 2, 3]), &tensor(&[1, 3])).unwrap();
+            let found = run_movement(&tensor(&[1, 2, 3]), &tensor(&[1, 3])).unwrap();
             assert!(found.bit_eq(&tensor(&[3, 2, 1, 1, 0])), "{data_type}");
         }
         let strings = |texts: &[&str]| {
             Tensor::from_strings([texts.len()], texts.iter().collect::<StringArray>()).unwrap()
         };
-        let found = moved(&strings(&["a", "", "c"]), &strings(&["d"])).unwrap();
+        let found = run_movement(&strings(&["a", "", "c"]), &strings(&["d"])).unwrap();
         assert!(found.bit_eq(&strings(&["c", "", "a", "d", ""])));
-        assert!(moved(&strings(&["a"]), &Tensor::scalar(1i32)).is_err());
+        assert!(run_movement(&strings(&["a"]), &Tensor::scalar(1i32)).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Pad: elements added around a tensor, or taken away where a number is negative.
+//! Pad: adds elements around a tensor, or removes them where a number is negative.
 
 use sardonyx_kernels::copy::{self, Padding};
 use sardonyx_kernels::{MoveLoops, Pool};
@@ -14,7 +14,7 @@ struct Pad {
     mode: copy::Pad,
 }
 
-/// `Pad`
+/// Binds `Pad`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let mode = match site.string("mode").as_deref() {
         Some("constant") => copy::Pad::Constant,
@@ -45,7 +45,7 @@ impl Kernel for Pad {
             );
         }
         let mut dims = Dims::from(data.dims());
-        let mut frame = Frame {
+        let mut frame = PadSizes {
             mode: self.mode,
             dims: dims.clone(),
             before: smallvec![0; rank],
@@ -64,7 +64,7 @@ impl Kernel for Pad {
                 fail!("axis {axis} is empty, so there is no element to repeat");
             }
             dims[axis] = size;
-            // Sizes fit, so far larger pads only come in pairs that cancel each other out.
+            // Sizes fit, so larger pads only occur in pairs that cancel.
             let small = |pad: i64| isize::try_from(pad).ok().filter(|pad| pad.abs() < 1 << 48);
             let (Some(before), Some(after)) = (small(before), small(after)) else {
                 fail!("pads {before} and {after} of axis {axis} are too large");
@@ -86,14 +86,14 @@ impl Kernel for Pad {
     }
 }
 
-struct Frame {
+struct PadSizes {
     mode: copy::Pad,
     dims: Dims,
     before: SmallVec<[isize; 6]>,
     after: SmallVec<[isize; 6]>,
 }
 
-impl Movement for Frame {
+impl Movement for PadSizes {
     fn run<T: MoveLoops>(
         &self,
         pool: &Pool,

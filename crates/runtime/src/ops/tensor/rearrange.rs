@@ -1,4 +1,4 @@
-//! The same elements in another arrangement.
+//! ReverseSequence, Tile, and channel shuffles.
 
 use sardonyx_kernels::elementwise::MAX_RANK;
 use sardonyx_kernels::pixels;
@@ -11,7 +11,7 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site, Target};
 use crate::program::{MoveKind, Op, Shuffle, Tile};
 
-/// `ReverseSequence`
+/// Binds `ReverseSequence`.
 pub(crate) fn bind_reverse_sequence(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let time_first = match (site.need_int("batch_axis")?, site.need_int("time_axis")?) {
         (1, 0) => true,
@@ -25,7 +25,7 @@ pub(crate) fn bind_reverse_sequence(site: &Site<'_>) -> Result<Box<dyn Kernel>, 
     Ok(Box::new(ReverseSequence { time_first }))
 }
 
-/// `Tile`
+/// Lowers `Tile`.
 pub(crate) fn lower_tile(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::moves(MoveKind::Tile(Tile), site))
 }
@@ -38,7 +38,7 @@ impl Kernel for Tile {
             fail!("repeats has {} elements for rank {}", repeats.len(), data.rank());
         }
         let mut dims = Dims::new();
-        // Each axis becomes two, the first of which goes nowhere.
+        // Each axis becomes two; the first has stride 0.
         let mut tiles = Strided::default();
         let mut stride = data.len();
         for (axis, (size, repeats)) in data.dims().iter().zip(&repeats).enumerate() {
@@ -80,11 +80,11 @@ impl Kernel for Shuffle {
             fail!("channels of images of {dims:?} are not {} groups", self.groups);
         }
         if data.is_empty() && matches!(call.targets.first(), Some(Target::Planned { .. })) {
-            // A size of 0 in the last of the three reshapes stands for another size, which only
-            // the plan knows.
+            // A size of 0 in the last of the three reshapes stands for a size known only to the
+            // plan.
             return Ok(());
         }
-        if call.is_laid(0) {
+        if call.has_layout(0) {
             let Some(x) = call.pixels(0)? else {
                 fail!("input 0 is in rows, output 0 is not");
             };
@@ -163,7 +163,7 @@ impl Movement for Reversed<'_> {
     }
 }
 
-/// The elements in another order, or some of them several times.
+/// The elements in another order, possibly repeated.
 #[derive(Default)]
 struct Strided {
     dims: Dims,

@@ -1,4 +1,4 @@
-//! The same value in the other order: planes of pixels become pixels with their channels, and back.
+//! Conversion of images between rows and channels last.
 
 use sardonyx_kernels::pixels;
 use sardonyx_tensor::Dims;
@@ -9,21 +9,21 @@ use crate::kernel::{Call, Inputs, Kernel, MemoryRules};
 use crate::layout::pitch_of_strides;
 use crate::program::Order;
 
-/// See the module.
+/// Kernel that changes the order of an image.
 pub(crate) struct Reorder {
     pub(crate) to: Order,
 }
 
 impl Kernel for Reorder {
     fn memory(&self) -> MemoryRules {
-        MemoryRules { strided: Inputs::at(&[0]), ..MemoryRules::default() }
+        MemoryRules { strided: Inputs::from_positions(&[0]), ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let view = call.tensor(0)?.clone();
         let dims = Dims::from(view.dims());
         let (exec, images) = (call.exec, dims[0]);
-        let is_laid = call.is_laid(0);
+        let is_laid = call.has_layout(0);
         // A value in rows may be a part of another one.
         let is_image = pitch_of_strides(&dims, &view.strides()).is_some();
         if view.is_contiguous() && is_laid {

@@ -1,7 +1,7 @@
-//! Reshape, Flatten, Squeeze, Unsqueeze, Identity: the same bytes under other dimensions.
+//! Reshape, Flatten, Squeeze, Unsqueeze, Identity: keep the elements and change the dimensions.
 //!
-//! Where memory is planned nothing runs at all. The kernel runs where bytes must be copied: into an
-//! output of the model, or when the shape is known only now.
+//! With planned memory the output is a view and nothing runs. The kernel runs to copy into an
+//! output of the model, or if the shape is only known at run time.
 
 use sardonyx_tensor::{Dims, shape, shape::normalize_axis};
 
@@ -11,7 +11,7 @@ use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 use crate::layout::{Layout, ViewSite};
 use crate::program::{MoveKind, Op, Reshape};
 
-/// `Reshape`
+/// Lowers `Reshape`.
 pub(crate) fn lower_reshape(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::moves(
         MoveKind::Reshape(Reshape::Target { allow_zero: site.int("allowzero") == Some(1) }),
@@ -19,22 +19,22 @@ pub(crate) fn lower_reshape(site: &Site<'_>) -> Result<Op, BindError> {
     ))
 }
 
-/// `Flatten`
+/// Lowers `Flatten`.
 pub(crate) fn lower_flatten(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::moves(MoveKind::Reshape(Reshape::Flatten { axis: site.need_int("axis")? }), site))
 }
 
-/// `Squeeze`
+/// Lowers `Squeeze`.
 pub(crate) fn lower_squeeze(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::moves(MoveKind::Reshape(Reshape::Squeeze), site))
 }
 
-/// `Unsqueeze`
+/// Lowers `Unsqueeze`.
 pub(crate) fn lower_unsqueeze(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::moves(MoveKind::Reshape(Reshape::Unsqueeze), site))
 }
 
-/// `Identity`
+/// Lowers `Identity`.
 pub(crate) fn lower_identity(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::moves(MoveKind::Reshape(Reshape::Same), site))
 }
@@ -42,16 +42,16 @@ pub(crate) fn lower_identity(site: &Site<'_>) -> Result<Op, BindError> {
 impl Kernel for Reshape {
     fn memory(&self) -> MemoryRules {
         let takes = match self {
-            // A sequence that is passed on does not become two.
-            Reshape::Same => Inputs::at(&[0]),
+            // Takes the input, so that a sequence is not duplicated.
+            Reshape::Same => Inputs::from_positions(&[0]),
             _ => Inputs::default(),
         };
-        MemoryRules { strided: Inputs::at(&[0]), takes, ..MemoryRules::default() }
+        MemoryRules { strided: Inputs::from_positions(&[0]), takes, ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         if let Reshape::Same = self {
-            // Identity passes on whatever it is given.
+            // Identity accepts any value.
             if call.value(0).is_some() {
                 let value = call.take(0)?;
                 return call.set_output(0, value);
@@ -69,7 +69,7 @@ impl Kernel for Reshape {
 
 impl Reshape {
     pub(super) fn view(self, site: &ViewSite<'_>) -> Option<Layout> {
-        site.layout.reshaped(site.from, site.to)
+        site.layout.reshape(site.from, site.to)
     }
 
     fn dims(&self, call: &Call<'_>) -> Result<Dims, KernelError> {
@@ -77,7 +77,7 @@ impl Reshape {
         Ok(match self {
             Reshape::Same => from.into(),
             Reshape::Flatten { axis } => {
-                // The axis may be the rank itself: everything is then in the first dimension.
+                // The axis may equal the rank: all dimensions are then before it.
                 let axis = if *axis == from.len() as i64 {
                     from.len()
                 } else {
@@ -121,7 +121,7 @@ impl Reshape {
     }
 }
 
-/// Axes as indices, none of them twice.
+/// Converts axes to indices; refuses duplicates.
 pub(in crate::ops) fn axes(axes: &[i64], rank: usize) -> Result<Dims, KernelError> {
     shape::demand_rank(axes.len().max(rank))?;
     let mut list = Dims::with_capacity(axes.len());
@@ -135,12 +135,12 @@ pub(in crate::ops) fn axes(axes: &[i64], rank: usize) -> Result<Dims, KernelErro
     Ok(list)
 }
 
-/// The dimensions that Reshape's target stands for: 0 copies a dimension, -1 takes what is left.
+/// Resolves the target of Reshape: 0 copies a dimension, -1 is inferred.
 fn target_dims(from: &[usize], target: &[i64], allow_zero: bool) -> Result<Dims, KernelError> {
     shape::demand_rank(target.len())?;
     let mut dims = Dims::new();
     let mut rest = None;
-    // Copied dimensions are on both sides of the division, so they may even be 0.
+    // Copied dimensions cancel in the division, so they may even be 0.
     let (mut left, mut divisor) = (Dims::from(from), Dims::new());
     for (index, size) in target.iter().enumerate() {
         match *size {
@@ -171,7 +171,7 @@ fn target_dims(from: &[usize], target: &[i64], allow_zero: bool) -> Result<Dims,
         let (left, divisor) = (shape::elems(&left)?, shape::elems(&divisor)?);
         dims[rest] = match (left.checked_rem(divisor), elems) {
             (Some(0), _) => left / divisor,
-            // Nothing splits into anything.
+            // An empty tensor fits any size.
             (Some(_), 0) => 0,
             _ => fail!(
                 "{from:?} cannot be reshaped to {target:?}: {left} elements cannot be divided by {divisor}"

@@ -1,4 +1,4 @@
-//! Writing elements by index.
+//! ScatterElements, ScatterND, TensorScatter: write elements by index.
 
 use std::marker::PhantomData;
 
@@ -14,12 +14,12 @@ use crate::kernel::{Call, Kernel, MemoryRules, Operand, Site, Target};
 use crate::ops::math::for_element;
 use crate::program::{self, Op};
 
-/// `ScatterElements`
+/// Binds `ScatterElements`.
 pub(crate) fn bind_scatter_elements(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     bind(site, Where::Elements(site.need_int("axis")?))
 }
 
-/// Sums are an operation that rewrites look into.
+/// Lowers `ScatterElements` with sums to an operation that rewrites look into.
 pub(crate) fn lower_elements(site: &Site<'_>) -> Result<Op, BindError> {
     if site.string("reduction").as_deref() != Some("add") {
         return Ok(Op::opaque(site));
@@ -33,7 +33,7 @@ pub(crate) fn lower_elements(site: &Site<'_>) -> Result<Op, BindError> {
     })))
 }
 
-/// The kernel of a sum at indices.
+/// Selects the kernel of a sum at indices.
 pub(crate) fn select_add(
     site: &Site<'_>,
     scatter: &program::ScatterAdd,
@@ -41,12 +41,12 @@ pub(crate) fn select_add(
     reduce(site, scatter.elem, Where::Elements(scatter.axis), Reduction::Add)
 }
 
-/// `ScatterND`
+/// Binds `ScatterND`.
 pub(crate) fn bind_scatter_nd(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     bind(site, Where::Tuples)
 }
 
-/// `TensorScatter`
+/// Binds `TensorScatter`.
 pub(crate) fn bind_tensor_scatter(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let around = match site.string("mode").as_deref() {
         None | Some("linear") => false,
@@ -60,9 +60,9 @@ pub(crate) fn bind_tensor_scatter(site: &Site<'_>) -> Result<Box<dyn Kernel>, Bi
     replace(site, Where::Sequences { axis: site.need_int("axis")?, around })
 }
 
-/// Updates replace what was there.
+/// Binds a scatter whose updates replace elements.
 fn replace(site: &Site<'_>, at: Where) -> Result<Box<dyn Kernel>, BindError> {
-    // Elements below one byte are unpacked first, and strings are in nobody's memory.
+    // Elements below one byte are unpacked, and strings are not in the arena.
     let in_place = site.elem(0)?.bits().is_some_and(|bits| bits >= 8);
     Ok(Box::new(Scatter { at, in_place }))
 }
@@ -92,20 +92,20 @@ fn reduce(
     for_element!(site, elem, numeric, T => Reduce::<T> { at, reduction, elements: PhantomData })
 }
 
-/// How indices say where an update goes.
+/// Interpretation of indices.
 #[derive(Clone, Copy)]
 enum Where {
     /// One index replaces the position on the axis.
     Elements(i64),
     /// The last axis of the indices is a tuple.
     Tuples,
-    /// Each sequence of a batch has a position on the axis, from which on entries are written, also
-    /// `around` the end. The positions come after the updates.
+    /// Each sequence of a batch has a position on the axis, from which on entries are written,
+    /// wrapping `around` the end. The positions follow the updates.
     Sequences { axis: i64, around: bool },
 }
 
 impl Where {
-    /// The input that has the updates.
+    /// Returns the index of the input with the updates.
     fn updates(self) -> usize {
         match self {
             Where::Elements(_) | Where::Tuples => 2,
@@ -145,18 +145,18 @@ enum By<'a> {
     Sequences(Sequences<'a>),
 }
 
-/// Where the new entries of each sequence go.
+/// Positions of the new entries of each sequence.
 struct Sequences<'a> {
-    /// Batch, what is between batch and axis, axis, what is after it.
+    /// Sizes of the batch, of the axes between, of the axis, and of the axes after it.
     sizes: [usize; 4],
-    /// New entries of a sequence.
+    /// Number of new entries of a sequence.
     count: usize,
-    /// The position of the first one, which is 0 if nothing is said.
+    /// Position of the first entry of each sequence; 0 by default.
     starts: Option<&'a [i64]>,
 }
 
 impl<'a> Sequences<'a> {
-    fn of(
+    fn new(
         call: &Call<'a>,
         dims: &[usize],
         axis: i64,
@@ -187,7 +187,8 @@ impl<'a> Sequences<'a> {
             let outside = starts.iter().enumerate().find(|(_, start)| !room.contains(start));
             if let (Some((sequence, start)), false) = (outside, around) {
                 fail!(
-                    "write_indices is {start} for sequence {sequence}: {count} entries exceed axis {axis} of size {size}"
+                    "write_indices is {start} for sequence {sequence}: {count} entries exceed axis {axis} of size \
+                     {size}"
                 );
             }
         }
@@ -202,7 +203,7 @@ impl<'a> Sequences<'a> {
 }
 
 impl<'a> Places<'a> {
-    fn of(call: &Call<'a>, at: Where, dims: Dims) -> Result<Places<'a>, KernelError> {
+    fn new(call: &Call<'a>, at: Where, dims: Dims) -> Result<Places<'a>, KernelError> {
         let by = match at {
             Where::Elements(axis) => {
                 let index_dims = Dims::from(call.tensor(1)?.dims());
@@ -234,7 +235,7 @@ impl<'a> Places<'a> {
                 By::Tuples(*depth, call.slice(1)?)
             }
             Where::Sequences { axis, around } => {
-                By::Sequences(Sequences::of(call, &dims, axis, around)?)
+                By::Sequences(Sequences::new(call, &dims, axis, around)?)
             }
         };
         Ok(Places { dims, by })
@@ -253,14 +254,14 @@ impl<'a> Places<'a> {
                 T::scatter_elements(into, *axis, dims, index_dims, *indices, updates, y)
             }
             By::Tuples(depth, indices) => T::scatter_nd(into, dims, *depth, indices, updates, y),
-            // Nothing is ever combined there.
+            // Entries replace, whatever the reduction.
             By::Sequences(sequences) => {
                 sequences.write(updates, y);
                 Ok(())
             }
         };
         written.map_err(|failure| {
-            KernelError::of(failure, |error| match &self.by {
+            KernelError::from_failure(failure, |error| match &self.by {
                 By::Elements { axis, .. } => format!("axis {axis}: {error}"),
                 By::Tuples(..) | By::Sequences(_) => error.to_string(),
             })
@@ -268,7 +269,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Updates replace what was there, whatever the type.
+/// Scatter of updates of any type that replace elements.
 struct Scatter {
     at: Where,
     in_place: bool,
@@ -283,19 +284,19 @@ impl Kernel for Scatter {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         if call.over == Some(0) {
             let updates = call.tensor(self.at.updates())?.clone();
-            let places = Places::of(call, self.at, planned_dims(call)?)?;
+            let places = Places::new(call, self.at, planned_dims(call)?)?;
             return match updates.data_type().bits() {
-                Some(8) => over::<1>(call, &places, &updates),
-                Some(16) => over::<2>(call, &places, &updates),
-                Some(32) => over::<4>(call, &places, &updates),
-                Some(64) => over::<8>(call, &places, &updates),
-                Some(128) => over::<16>(call, &places, &updates),
+                Some(8) => scatter_in_place::<1>(call, &places, &updates),
+                Some(16) => scatter_in_place::<2>(call, &places, &updates),
+                Some(32) => scatter_in_place::<4>(call, &places, &updates),
+                Some(64) => scatter_in_place::<8>(call, &places, &updates),
+                Some(128) => scatter_in_place::<16>(call, &places, &updates),
                 _ => fail!("type {} cannot be written in place", updates.data_type()),
             };
         }
         let (data, updates) = (call.tensor(0)?.clone(), call.tensor(self.at.updates())?.clone());
         let dims = Dims::from(data.dims());
-        let places = Places::of(call, self.at, dims.clone())?;
+        let places = Places::new(call, self.at, dims.clone())?;
         move_elements(call, 0, &dims, &[data, updates], &places)
     }
 
@@ -316,7 +317,7 @@ impl Movement for Places<'_> {
     }
 }
 
-/// The dimensions of the output where it has the memory of the data.
+/// Returns the dimensions of an output that reuses the memory of the data.
 fn planned_dims(call: &Call<'_>) -> Result<Dims, KernelError> {
     match call.targets.first() {
         Some(Target::Planned { dims, .. }) => Ok((*dims).clone()),
@@ -324,8 +325,8 @@ fn planned_dims(call: &Call<'_>) -> Result<Dims, KernelError> {
     }
 }
 
-/// Elements of `WIDTH` bytes that the output has already.
-fn over<const WIDTH: usize>(
+/// Scatters elements of `WIDTH` bytes into an output that reuses the memory of the data.
+fn scatter_in_place<const WIDTH: usize>(
     call: &mut Call<'_>,
     places: &Places<'_>,
     updates: &TensorView<'_>,
@@ -341,7 +342,7 @@ where
     places.scatter(|_, update| update, updates, y)
 }
 
-/// Updates are combined with what was there.
+/// Scatter of updates that are combined with the data.
 struct Reduce<T> {
     at: Where,
     reduction: Reduction,
@@ -357,7 +358,7 @@ impl<T: Number + Element + ScatterLoops> Kernel for Reduce<T> {
         let updates = call.slice::<T>(2)?;
         let in_place = matches!(call.operands.first(), Some(Operand::InPlace));
         let dims = if in_place { planned_dims(call)? } else { call.tensor(0)?.dims().into() };
-        let places = Places::of(call, self.at, dims)?;
+        let places = Places::new(call, self.at, dims)?;
         let into = self.reduction.into::<T>();
         if in_place {
             return match call.in_place::<T>()? {

@@ -1,4 +1,4 @@
-//! Taking elements by what they are.
+//! Compress, NonZero, TopK: select elements by their values.
 
 use std::marker::PhantomData;
 
@@ -13,17 +13,17 @@ use super::moves::{Movement, dense, move_elements};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
-use crate::ops::math::softmax::around;
+use crate::ops::math::softmax::split_at_axis;
 use crate::ops::text::texts;
 
-/// `Compress`
+/// Binds `Compress`.
 pub(crate) fn bind_compress(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(Compress { axis: site.int("axis") }))
 }
 
-/// `NonZero`
+/// Binds `NonZero`.
 pub(crate) fn bind_non_zero(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    // Of integers and truth values, what is not zero has a byte that is not zero.
+    // An integer or boolean is not zero if one of its bytes is not.
     Ok(match site.elem(0)? {
         DataType::Bool | DataType::Int8 | DataType::Uint8 => Box::new(NonZeroBytes::<1>),
         DataType::Int16 | DataType::Uint16 => Box::new(NonZeroBytes::<2>),
@@ -38,15 +38,15 @@ pub(crate) fn bind_non_zero(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErro
     })
 }
 
-/// `TopK`
+/// Binds `TopK`.
 pub(crate) fn bind_top_k(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (axis, largest) = (site.need_int("axis")?, site.need_int("largest")? != 0);
-    // Without 'sorted' any order will do, and sorted is one.
+    // Sorted order is also valid without 'sorted'.
     for_element!(site, site.elem(0)?, numeric, T => TopK::<T> { axis, largest, elements: PhantomData })
 }
 
 struct Compress {
-    /// `None` for elements of the flattened input.
+    /// Axis; `None` for elements of the flattened input.
     axis: Option<i64>,
 }
 
@@ -57,13 +57,13 @@ impl Kernel for Compress {
         let (mut at, mut sizes) = (0, [1, data.len(), 1]);
         if let Some(axis) = self.axis {
             dims = data.dims().into();
-            (at, sizes) = (normalize_axis(axis, dims.len())?, around(&dims, axis)?);
+            (at, sizes) = (normalize_axis(axis, dims.len())?, split_at_axis(&dims, axis)?);
         }
         let [condition_len] = call.tensor(1)?.dims() else {
             fail!("the condition has rank {}, not 1", call.tensor(1)?.rank());
         };
         let condition = call.slice::<Bool8>(1)?;
-        // A condition may be shorter than the axis, and longer where it does not hold.
+        // A condition may be shorter than the axis, or longer if it ends in `false`.
         let holds = |holds: Bool8| holds.0 != 0;
         if let Some(last) = condition.iter().rposition(|condition| holds(*condition))
             && last >= sizes[1]
@@ -85,9 +85,9 @@ impl Kernel for Compress {
     }
 }
 
-/// The slices of an axis that indices name, all of which exist.
+/// Slices of an axis at valid indices.
 pub(super) struct Slices<'a> {
-    /// Elements before the axis, along it and after it.
+    /// Numbers of elements before the axis, along it and after it.
     pub(super) sizes: [usize; 3],
     pub(super) indices: &'a [i64],
 }
@@ -100,7 +100,7 @@ impl Movement for Slices<'_> {
         out: &mut [T],
     ) -> Result<(), KernelError> {
         T::gather(pool, self.sizes, sources[0], Indices::Long(self.indices), out)
-            .map_err(|failure| KernelError::of(failure, |error| error.to_string()))
+            .map_err(|failure| KernelError::from_failure(failure, |error| error.to_string()))
     }
 }
 
@@ -113,7 +113,7 @@ impl<const WIDTH: usize> Kernel for NonZeroBytes<WIDTH> {
     }
 }
 
-/// Floats have two zeros, and complex numbers four.
+/// Elements with several zeros: floats have two, complex numbers four.
 struct NonZero<T>(PhantomData<fn() -> T>);
 
 impl<T: Element + Default + PartialEq> Kernel for NonZero<T> {
@@ -122,7 +122,7 @@ impl<T: Element + Default + PartialEq> Kernel for NonZero<T> {
     }
 }
 
-/// A string is zero if it is empty, as NumPy has it.
+/// Strings, which count as zero if empty, as in NumPy.
 struct NonEmptyStrings;
 
 impl Kernel for NonEmptyStrings {
@@ -162,7 +162,7 @@ impl<T: Loops + Element> Kernel for TopK<T> {
         let (pool, x) = (call.exec.pool, call.slice::<T>(0)?);
         let mut dims = Dims::from(call.tensor(0)?.dims());
         let axis = normalize_axis(self.axis, dims.len())?;
-        let sizes = around(&dims, self.axis)?;
+        let sizes = split_at_axis(&dims, self.axis)?;
         let k = call.ints(1)?;
         let &[k] = &k[..] else {
             fail!("K must have one element, not {}", k.len());
@@ -177,7 +177,7 @@ impl<T: Loops + Element> Kernel for TopK<T> {
             T::top_k(pool, self.largest, sizes, k, x, values, positions)?;
             return Ok(());
         }
-        // One of the two is wanted by nobody.
+        // Only one of the two outputs has a reader.
         let len = dims.iter().product();
         let mut values = call.scratch::<T>(len)?;
         let mut positions = call.scratch::<i64>(len)?;
@@ -212,8 +212,8 @@ mod tests {
     fn what_a_condition_holds_for() {
         let x = tensor(&[2, 3], &[1i16, 2, 3, 4, 5, 6]);
         // (axis, condition, dimensions, elements)
-        type Row = (Option<i64>, &'static [u8], &'static [usize], &'static [i16]);
-        let rows: [Row; 9] = [
+        type SelectionRow = (Option<i64>, &'static [u8], &'static [usize], &'static [i16]);
+        let rows: [SelectionRow; 9] = [
             (Some(0), &[0, 1], &[1, 3], &[4, 5, 6]),
             (Some(1), &[1, 0, 1], &[2, 2], &[1, 3, 4, 6]),
             (Some(-1), &[0, 255], &[2, 1], &[2, 5]),

@@ -1,4 +1,4 @@
-//! Shape: the dimensions of a tensor, or some of them, as a vector.
+//! Shape: returns the dimensions of a tensor, or some of them, as a vector.
 
 use smallvec::SmallVec;
 
@@ -10,7 +10,7 @@ struct Shape {
     end: Option<i64>,
 }
 
-/// `Shape`
+/// Binds `Shape`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(Shape { start: site.int("start").unwrap_or(0), end: site.int("end") }))
 }

@@ -1,11 +1,11 @@
-//! Size: the number of elements of a tensor.
+//! Size: counts the elements of a tensor.
 
 use crate::error::{BindError, KernelError};
 use crate::kernel::{Call, Kernel, Site};
 
 struct Size;
 
-/// `Size`
+/// Binds `Size`.
 pub(crate) fn bind(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(Size))
 }

@@ -1,4 +1,4 @@
-//! Slice: every n-th element from a start to an end, along some of the axes.
+//! Slice: selects every n-th element from a start to an end, along some axes.
 
 use sardonyx_tensor::{Dims, TensorView};
 use smallvec::{SmallVec, smallvec};
@@ -10,7 +10,7 @@ use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 use crate::layout::{Layout, ViewSite};
 use crate::program::{MoveKind, Op, Slice};
 
-/// `Slice`
+/// Lowers `Slice`.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     Ok(Op::moves(MoveKind::Slice(Slice), site))
 }
@@ -28,7 +28,7 @@ impl Slice {
 
 impl Kernel for Slice {
     fn memory(&self) -> MemoryRules {
-        MemoryRules { strided: Inputs::at(&[0]), ..MemoryRules::default() }
+        MemoryRules { strided: Inputs::from_positions(&[0]), ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -46,7 +46,7 @@ impl Kernel for Slice {
     }
 }
 
-/// The window that the inputs of a slice describe.
+/// Computes the window that the inputs of a slice describe.
 fn window(
     dims: &[usize],
     starts: &[i64],
@@ -79,7 +79,7 @@ fn window(
     Ok(window)
 }
 
-/// Part of a tensor.
+/// Strided part of a tensor.
 pub(super) struct Window {
     dims: Dims,
     starts: Dims,
@@ -88,7 +88,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// All of it.
+    /// Makes a window over the whole tensor.
     pub(super) fn whole(dims: &[usize]) -> Window {
         let rank = dims.len();
         Window {
@@ -99,13 +99,13 @@ impl Window {
         }
     }
 
-    /// `count` neighbours along an axis, which must exist.
+    /// Restricts an axis to `count` adjacent elements, which must exist.
     pub(super) fn take(&mut self, axis: usize, start: usize, count: usize) {
         (self.starts[axis], self.out[axis]) = (start, count);
     }
 
-    /// From a start to before an end. Negative bounds count from the back; bounds outside are moved
-    /// inside.
+    /// Restricts an axis to a start and an exclusive end. Negative bounds count from the end;
+    /// bounds outside are clamped.
     fn narrow(&mut self, axis: usize, start: i64, end: i64, step: i64) -> Result<(), KernelError> {
         if step == 0 {
             fail!("the step of axis {axis} is 0");
@@ -126,19 +126,19 @@ impl Window {
         };
         let count = if distance <= 0 { 0 } else { (distance as u64 - 1) / step.unsigned_abs() + 1 };
         self.starts[axis] = first as usize;
-        // A single element has no next one, so the step does not matter, however large.
+        // A single element has no next one, so its step may be of any size.
         self.steps[axis] = if count > 1 { step as isize } else { 1 };
         self.out[axis] = count as usize;
         Ok(())
     }
 
-    /// Where the window lies in memory in which all of the tensor has that layout.
+    /// Returns the layout of the window, given that of the whole tensor.
     pub(super) fn layout(&self, whole: &Layout) -> Option<Layout> {
         if self.out.contains(&0) {
             return Some(Layout::dense(&self.out));
         }
         (0..self.dims.len()).try_fold(whole.clone(), |layout, axis| {
-            layout.narrowed(axis, self.starts[axis], self.steps[axis])
+            layout.narrow(axis, self.starts[axis], self.steps[axis])
         })
     }
 

@@ -1,4 +1,4 @@
-//! Split: a tensor cut into pieces along one axis.
+//! Split: cuts a tensor into pieces along one axis.
 
 use sardonyx_tensor::shape::normalize_axis;
 use smallvec::SmallVec;
@@ -9,7 +9,7 @@ use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 use crate::layout::{Layout, ViewSite};
 use crate::program::{MoveKind, Op, Split};
 
-/// `Split`
+/// Lowers `Split`.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let count = site.outputs.len();
     if let Some(given) =
@@ -33,7 +33,7 @@ impl Split {
 
 impl Kernel for Split {
     fn memory(&self) -> MemoryRules {
-        MemoryRules { strided: Inputs::at(&[0]), ..MemoryRules::default() }
+        MemoryRules { strided: Inputs::from_positions(&[0]), ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -54,7 +54,7 @@ impl Kernel for Split {
 }
 
 impl Split {
-    /// The part of a tensor of dimensions `dims` that is output number `output`.
+    /// Returns the window of output number `output` in a tensor of dimensions `dims`.
     fn window(
         &self,
         dims: &[usize],
@@ -63,8 +63,8 @@ impl Split {
     ) -> Result<Window, KernelError> {
         let axis = normalize_axis(self.axis, dims.len())?;
         let sizes = match given {
-            Some(given) => self.given(given, axis, dims[axis])?,
-            None => self.equal(axis, dims[axis])?,
+            Some(given) => self.check_sizes(given, axis, dims[axis])?,
+            None => self.equal_sizes(axis, dims[axis])?,
         };
         let start = sizes[..output].iter().sum();
         let mut piece = Window::whole(dims);
@@ -72,7 +72,7 @@ impl Split {
         Ok(piece)
     }
 
-    fn given(
+    fn check_sizes(
         &self,
         sizes: &[i64],
         axis: usize,
@@ -93,8 +93,8 @@ impl Split {
         Ok(pieces)
     }
 
-    /// Pieces of one size; only the last may be smaller.
-    fn equal(&self, axis: usize, whole: usize) -> Result<SmallVec<[usize; 8]>, KernelError> {
+    /// Returns pieces of equal size; only the last may be smaller.
+    fn equal_sizes(&self, axis: usize, whole: usize) -> Result<SmallVec<[usize; 8]>, KernelError> {
         let size = whole.div_ceil(self.count.max(1));
         let mut pieces = SmallVec::from_elem(size, self.count);
         if let Some((last, others)) = pieces.split_last_mut() {

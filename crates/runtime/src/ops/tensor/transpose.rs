@@ -1,4 +1,4 @@
-//! Transpose: another order of the axes. Nothing moves where the readers follow strides.
+//! Transpose: permutes the axes. No element moves if the readers accept strides.
 
 use sardonyx_tensor::Dims;
 
@@ -8,7 +8,7 @@ use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 use crate::layout::{Layout, ViewSite};
 use crate::program::{MoveKind, Op, Transpose};
 
-/// `Transpose`
+/// Lowers `Transpose`.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let order = match site.ints("perm") {
         Some(perm) => match perm.iter().map(|axis| usize::try_from(*axis)).collect() {
@@ -25,7 +25,7 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
 impl Transpose {
     pub(super) fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
         let order = self.order(site.from.len()).ok()?;
-        Some(site.layout.transposed(&order))
+        Some(site.layout.transpose(&order))
     }
 
     fn order(&self, rank: usize) -> Result<Dims, KernelError> {
@@ -42,7 +42,7 @@ impl Transpose {
 
 impl Kernel for Transpose {
     fn memory(&self) -> MemoryRules {
-        MemoryRules { strided: Inputs::at(&[0]), ..MemoryRules::default() }
+        MemoryRules { strided: Inputs::from_positions(&[0]), ..MemoryRules::default() }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

@@ -1,4 +1,4 @@
-//! Unique: the elements or slices that differ.
+//! Unique: lists distinct elements or slices.
 
 use sardonyx_kernels::unique::{Groups, KeyRows, NAN_KEY, unique};
 use sardonyx_kernels::{Ended, Loops, Pool};
@@ -10,9 +10,9 @@ use super::select::Slices;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
-use crate::ops::math::softmax::around;
+use crate::ops::math::softmax::split_at_axis;
 
-/// `Unique`
+/// Binds `Unique`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (axis, sorted) = (site.int("axis"), site.need_int("sorted")? != 0);
     if site.elem(0)? == DataType::String {
@@ -26,11 +26,11 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 struct Unique {
-    /// `None` for elements of the flattened input.
+    /// Axis; `None` for elements of the flattened input.
     axis: Option<i64>,
-    /// Or else in the order of the first of each.
+    /// Whether results are sorted; otherwise they are in the order of first occurrence.
     sorted: bool,
-    /// Keys of an element.
+    /// Number of keys of an element.
     keys_per_element: usize,
     has_nan: bool,
     write_keys: WriteKeys,
@@ -43,7 +43,7 @@ impl Unique {
     }
 }
 
-/// See [`Keyed::keys`].
+/// Function that writes the keys of elements: see [`Keyed::keys`].
 type WriteKeys = fn(&Call<'_>, [usize; 3], &mut [u64]) -> Result<(), KernelError>;
 
 impl Kernel for Unique {
@@ -53,19 +53,19 @@ impl Kernel for Unique {
         let (mut at, mut sizes) = (0, [1, data.len(), 1]);
         if let Some(axis) = self.axis {
             dims = data.dims().into();
-            (at, sizes) = (normalize_axis(axis, dims.len())?, around(&dims, axis)?);
+            (at, sizes) = (normalize_axis(axis, dims.len())?, split_at_axis(&dims, axis)?);
         }
         let (len, width) = (sizes[1], sizes[0] * sizes[2] * self.keys_per_element);
         let mut keys = call.scratch::<u64>(len.saturating_mul(width))?;
         (self.write_keys)(call, sizes, &mut keys)?;
         if self.keys_per_element > 1 && self.axis.is_none() {
-            // Numbers with a part that is none are one and the same.
+            // Complex numbers with a NaN part count as one number.
             let with_nan = |number: &&mut [u64]| number.contains(&NAN_KEY);
             keys.chunks_exact_mut(self.keys_per_element)
                 .filter(with_nan)
                 .for_each(|number| number.fill(NAN_KEY));
         }
-        // As with numpy: elements that are no number are equal, slices with one are not.
+        // As in numpy, NaN elements are equal, but slices with NaN are not.
         let nan_differs = self.has_nan && self.axis.is_some();
         let mut order = call.scratch::<[u64; 2]>(len)?;
         let mut first = call.scratch::<i64>(len)?;
@@ -92,14 +92,14 @@ impl Kernel for Unique {
     }
 }
 
-/// Elements that have keys.
+/// Elements that can be compared by integer keys.
 trait Keyed {
-    /// Keys of an element.
+    /// Number of keys of an element.
     const KEYS: usize;
     const HAS_NAN: bool;
 
-    /// The keys of the elements of the first input, those of a slice of the axis one after the
-    /// other.
+    /// Writes the keys of the elements of the first input; keys of a slice of the axis are
+    /// adjacent.
     fn keys(call: &Call<'_>, sizes: [usize; 3], keys: &mut [u64]) -> Result<(), KernelError>;
 }
 
@@ -139,7 +139,7 @@ impl Keyed for Bool8 {
     }
 }
 
-/// By the real part, then by the imaginary one.
+/// Writes the key of the real part, then that of the imaginary one.
 fn keys_of_parts<T: Element, P: Element + Loops>(
     call: &Call<'_>,
     [outer, axis, inner]: [usize; 3],
@@ -170,7 +170,7 @@ impl Keyed for Complex128 {
 
 struct Strings;
 
-/// The key of a string is how many different ones come before it.
+/// Keys of strings: the number of distinct smaller strings.
 impl Keyed for Strings {
     const KEYS: usize = 1;
     const HAS_NAN: bool = false;

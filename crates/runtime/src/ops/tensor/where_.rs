@@ -1,4 +1,4 @@
-//! Where: elements of one tensor or of another, as a condition says.
+//! Selection between elements of two tensors by a condition: Where.
 
 use sardonyx_kernels::elementwise::{Strided, broadcast_strides};
 use sardonyx_kernels::{MoveLoops, Pool};
@@ -13,7 +13,7 @@ use crate::scratch::Contents;
 
 pub(crate) struct Where;
 
-/// `Where`
+/// Lowers `Where`.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let (condition, x, y) = (site.slot(0)?, site.slot(1)?, site.slot(2)?);
     Ok(Op::Select(Select { condition, x, y }))
@@ -49,7 +49,7 @@ impl Kernel for Where {
 
 struct Choice<'a> {
     condition: Contents<'a, u8>,
-    /// Of the condition and of both tensors.
+    /// Strides of the condition and of both tensors.
     strides: [Dims; 3],
     dims: Dims,
 }

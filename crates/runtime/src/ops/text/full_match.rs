@@ -1,4 +1,4 @@
-//! RegexFullMatch: whether a regular expression matches the whole of a text.
+//! RegexFullMatch: tests whether a regular expression matches a whole text.
 
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
@@ -9,40 +9,41 @@ use super::texts;
 use crate::error::{BindError, KernelError};
 use crate::kernel::{Call, Kernel, Site};
 
-/// Limit: bytes of a compiled pattern. RE2 takes half of that by default; classes of characters are
+/// Limit: bytes of a compiled pattern. The default of RE2 is half of that; character classes are
 /// larger here.
 pub(super) const MOST_BYTES: usize = 16 << 20;
-/// Groups within groups.
+/// Limit: depth of nested groups.
 pub(super) const MOST_NESTED: u32 = 250;
 
-/// `RegexFullMatch`
+/// Binds `RegexFullMatch`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let Some(pattern) = site.bytes("pattern") else {
         return Err(BindError::Invalid("attribute 'pattern' is missing".to_string()));
     };
-    // From the start of a text to its end.
-    Ok(Box::new(FullMatch(regex_of("pattern", pattern, ["\\A(?:", ")\\z"])?)))
+    // Anchors the pattern at both ends of a text.
+    Ok(Box::new(FullMatch(regex_of("pattern", pattern, "\\A(?:", ")\\z")?)))
 }
 
-/// The pattern of RE2 that an attribute is, between two parts of a pattern.
+/// Compiles an attribute, a pattern of RE2, between two parts of a pattern.
 pub(super) fn regex_of(
     name: &str,
     pattern: Vec<u8>,
-    around: [&str; 2],
+    before: &str,
+    after: &str,
 ) -> Result<Regex, BindError> {
     let pattern = String::from_utf8(pattern).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         BindError::Invalid(format!("attribute '{name}' is not UTF-8 from byte {at} on"))
     })?;
-    compile(&pattern, around).map_err(|Refusal { at, why }| {
+    compile(&pattern, before, after).map_err(|Refusal { at, why }| {
         BindError::Invalid(format!("attribute '{name}' is '{pattern}': at byte {at}, {why}"))
     })
 }
 
-fn compile(pattern: &str, [before, after]: [&str; 2]) -> Result<Regex, Refusal> {
+fn compile(pattern: &str, before: &str, after: &str) -> Result<Regex, Refusal> {
     let translation = re2::translate(pattern)?;
     let mut parser = ParserBuilder::new().utf8(false).nest_limit(MOST_NESTED).build();
-    // By itself first: only so is it known that the anchors surround all of it.
+    // Parses the pattern without anchors first, so that it cannot close their group.
     parser.parse(&translation.pattern).map_err(|error| {
         let (why, span) = match &error {
             regex_syntax::Error::Parse(error) => (error.kind().to_string(), error.span()),
@@ -143,7 +144,7 @@ mod tests {
                 assert_eq!(found[0], tensor(&[1, texts.len()], &expected), "{pattern} {texts:?}");
             }
         }
-        // Characters are none of the bytes that are no text.
+        // Characters do not match bytes that are not UTF-8.
         let odd = strings(&[3], &[&b"a\xff"[..], b"ab", b"\xc3"]);
         for (pattern, expected) in [("a.", [0, 1, 0]), ("a?\\C", [1, 1, 1]), ("[^b]*", [0, 0, 0])] {
             let found = matches(pattern, &odd).unwrap();
@@ -196,7 +197,7 @@ mod tests {
             assert_eq!(found, format!("attribute 'pattern' is '{pattern}': {refusal}"));
         }
         let nested = "(".repeat(300) + &")".repeat(300);
-        assert!(super::compile(&nested, ["", ""]).unwrap_err().why.contains("250"));
+        assert!(super::compile(&nested, "", "").unwrap_err().why.contains("250"));
         for (given, refusal) in [
             (vec![], "attribute 'pattern' is missing"),
             (

@@ -1,4 +1,4 @@
-//! Patterns that match as much as they can, as RE2 does if it is asked for the longest match.
+//! Leftmost-longest matching, which RE2 has as an option.
 
 use std::iter;
 use std::ops::Range;
@@ -13,19 +13,19 @@ use super::full_match::{MOST_BYTES, MOST_NESTED, regex_of};
 use super::re2;
 use crate::error::{BindError, fail};
 
-/// A pattern whose matches begin as early as they can, and are then as long as they can be.
+/// Pattern whose matches start as early as possible, and are then as long as possible.
 pub(super) struct Longest {
-    /// Finds where matches begin. Where there is no choice, where they end as well.
+    /// Finds the start of matches; also their end if all matches at a position are equally long.
     first: Regex,
-    /// Finds where a match that begins at a given place ends at the latest.
+    /// Finds the last end of a match that starts at a given position.
     end: Option<meta::Regex>,
 }
 
 impl Longest {
-    /// The pattern of RE2 that an attribute is.
+    /// Compiles an attribute that is a pattern of RE2.
     pub(super) fn new(name: &str, pattern: Vec<u8>) -> Result<Longest, BindError> {
         let text = String::from_utf8_lossy(&pattern).into_owned();
-        let first = regex_of(name, pattern, ["(?:", ")"])?;
+        let first = regex_of(name, pattern, "(?:", ")")?;
         let Ok(translation) = re2::translate(&text) else {
             return Ok(Longest { first, end: None });
         };
@@ -45,12 +45,12 @@ impl Longest {
         }
     }
 
-    /// Whether it matches the empty text.
+    /// Whether the pattern matches the empty text.
     pub(super) fn matches_nothing(&self) -> bool {
         self.first.is_match(b"")
     }
 
-    /// Where matches lie, from left to right, each after the one before.
+    /// Yields the ranges of matches from left to right, without overlaps.
     pub(super) fn find_iter<'t>(&'t self, text: &'t [u8]) -> impl Iterator<Item = Range<usize>> {
         let mut from = 0;
         iter::from_fn(move || {
@@ -60,7 +60,7 @@ impl Longest {
                 let input = Input::new(text).span(start..text.len()).anchored(Anchored::Yes);
                 longest.find(input).map_or(first.end(), |found| found.end())
             });
-            // After an empty match, the next one begins a byte later at least.
+            // After an empty match, the next one starts at least one byte later.
             from = if end == start { end + 1 } else { end };
             Some(start..end)
         })
@@ -68,8 +68,8 @@ impl Longest {
     }
 }
 
-/// Whether there is no choice: nothing takes as little as it can, and alternatives begin with
-/// different bytes.
+/// Whether leftmost-first matching finds the longest match: no repetition is lazy, and alternatives
+/// start with different bytes.
 fn first_is_longest(pattern: &Hir) -> bool {
     match pattern.kind() {
         HirKind::Empty | HirKind::Literal(_) | HirKind::Class(_) | HirKind::Look(_) => true,
@@ -82,11 +82,11 @@ fn first_is_longest(pattern: &Hir) -> bool {
     }
 }
 
-/// The bytes that matches begin with.
+/// Set of first bytes of matches.
 type Bytes = [bool; 256];
 
-/// The bytes that matches of any of some patterns begin with; `None` where there may be others, or
-/// if two begin with the same and they `differ`.
+/// Returns the first bytes of matches of any pattern; `None` if they are unknown, or if two
+/// patterns share one and must `differ`.
 fn union(patterns: &[Hir], differ: bool) -> Option<Bytes> {
     let mut all = [false; 256];
     for pattern in patterns {

@@ -1,7 +1,7 @@
-//! StringNormalizer: words taken out of a list of texts, and letters brought to one case.
+//! StringNormalizer: removes words from a list of texts and converts letters to one case.
 //!
-//! As the document says, and other than the reference implementation: a stop word is a whole text,
-//! accents stay, and so do texts that are empty from the start.
+//! Follows the document where the reference implementation differs: a stop word is a whole text,
+//! accents stay, and so do texts that were empty.
 
 use std::borrow::Cow;
 
@@ -14,18 +14,18 @@ use super::{set_strings, texts};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 
-/// `StringNormalizer`
+/// Binds `StringNormalizer`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    let changes = [("NONE", None), ("LOWER", Some(Case::Lower)), ("UPPER", Some(Case::Upper))];
-    let change = site.named("case_change_action", &changes)?;
+    let changes =
+        [("NONE", None), ("LOWER", Some(CaseChange::Lower)), ("UPPER", Some(CaseChange::Upper))];
+    let change = site.find_named("case_change_action", &changes)?;
     let words = match site.attributes.get("stopwords") {
         Some(AttrValue::Strings(words)) => words,
         _ => Vec::new(),
     };
-    // Which of two words are one and the same is a matter of the case that is wanted: only in
-    // capitals does 'ß' equal 'ss'.
+    // Equality of words depends on the case: 'ß' equals 'ss' only in capitals.
     let folds = site.int("is_case_sensitive").unwrap_or(0) == 0 && !words.is_empty();
-    let compared = folds.then(|| change.unwrap_or(Case::Lower));
+    let compared = folds.then(|| change.unwrap_or(CaseChange::Lower));
     let mut stopwords = HashSet::with_capacity(words.len());
     for (index, word) in words.into_iter().enumerate() {
         let word = in_case(&word, compared).ok_or_else(|| {
@@ -35,41 +35,45 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         })?;
         stopwords.insert(word.into_owned());
     }
-    // Cases of letters do not depend on the attribute 'locale': the default of the document and
-    // most others agree on them, and the reference implementation knows no other.
+    // Ignores the attribute 'locale': the default of the document and most others agree on the case
+    // of letters, and the reference implementation knows no other.
     Ok(Box::new(Normalize { change, compared, stopwords }))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Case {
+enum CaseChange {
     Lower,
     Upper,
 }
 
-/// A text in a case, if one is given; `None` if it is not UTF-8, which has no case.
-fn in_case(text: &[u8], case: Option<Case>) -> Option<Cow<'_, [u8]>> {
+/// Converts a text to a case, if one is given; `None` if it is not UTF-8.
+fn in_case(text: &[u8], case: Option<CaseChange>) -> Option<Cow<'_, [u8]>> {
     let Some(case) = case else {
         return Some(Cow::Borrowed(text));
     };
     let text = std::str::from_utf8(text).ok()?;
     let changed = match case {
-        Case::Lower => text.to_lowercase(),
-        Case::Upper => text.to_uppercase(),
+        CaseChange::Lower => text.to_lowercase(),
+        CaseChange::Upper => text.to_uppercase(),
     };
     Some(Cow::Owned(changed.into_bytes()))
 }
 
 struct Normalize {
-    change: Option<Case>,
-    /// The case in which texts and stop words are compared.
-    compared: Option<Case>,
-    /// In that case.
+    change: Option<CaseChange>,
+    /// Case in which texts and stop words are compared.
+    compared: Option<CaseChange>,
+    /// Stop words in the case `compared`.
     stopwords: HashSet<Vec<u8>>,
 }
 
 impl Normalize {
-    /// What a text becomes, unless it is taken out.
-    fn of<'t>(&self, text: &'t [u8], index: usize) -> Result<Option<Cow<'t, [u8]>>, KernelError> {
+    /// Normalizes a text; `None` if it is a stop word.
+    fn normalize<'t>(
+        &self,
+        text: &'t [u8],
+        index: usize,
+    ) -> Result<Option<Cow<'t, [u8]>>, KernelError> {
         let in_case = |case| match in_case(text, case) {
             Some(changed) => Ok(changed),
             None => {
@@ -97,11 +101,11 @@ impl Kernel for Normalize {
             [1, _] => true,
             other => fail!("the input has shape {other:?}, not [C] or [1, C]"),
         };
-        // Sizes first, so that memory is counted before it is taken. A text changes its case twice
-        // for that.
+        // Computes sizes first, so that memory is charged before it is allocated. Converts each
+        // text twice for that.
         let (mut count, mut bytes) = (0, 0usize);
         for (index, text) in texts.clone().enumerate() {
-            if let Some(text) = self.of(text?, index)? {
+            if let Some(text) = self.normalize(text?, index)? {
                 count += 1;
                 bytes = bytes.saturating_add(text.len());
             }
@@ -113,7 +117,7 @@ impl Kernel for Normalize {
                 strings.push(b"");
             }
             for (index, text) in texts.enumerate() {
-                if let Some(text) = self.of(text?, index)? {
+                if let Some(text) = self.normalize(text?, index)? {
                     strings.push(text);
                 }
             }
@@ -124,8 +128,8 @@ impl Kernel for Normalize {
     fn describe(&self) -> String {
         match self.change {
             None => "remove stop words".to_string(),
-            Some(Case::Lower) => "remove stop words, lower case".to_string(),
-            Some(Case::Upper) => "remove stop words, upper case".to_string(),
+            Some(CaseChange::Lower) => "remove stop words, lower case".to_string(),
+            Some(CaseChange::Upper) => "remove stop words, upper case".to_string(),
         }
     }
 }
@@ -153,8 +157,8 @@ mod tests {
         run("StringNormalizer", &given, &[Some(x)], 1)
     }
 
-    /// (texts, case, whether it tells stop words apart, stop words, what is left)
-    type Row = (
+    /// Columns: (texts, case, whether stop words depend on case, stop words, remaining texts).
+    type NormalizeRow = (
         &'static [&'static str],
         &'static str,
         bool,
@@ -164,7 +168,7 @@ mod tests {
 
     #[test]
     fn lists_and_rows() {
-        let rows: [Row; 14] = [
+        let rows: [NormalizeRow; 14] = [
             (&["Mo", "tu", "Mo"], "NONE", true, &[], &["Mo", "tu", "Mo"]),
             (&["Mo", "tu", "mo"], "LOWER", true, &["mo"], &["mo", "tu"]),
             (&["Mo", "tu", "mo"], "UPPER", true, &["Mo"], &["TU", "MO"]),

@@ -1,12 +1,12 @@
-//! Patterns of RE2 in the syntax of the crate `regex`.
+//! Translation of RE2 patterns to the syntax of the crate `regex`.
 //!
-//! The crate descends from RE2, but not every pattern means the same to both. To RE2, `\d`, `\s`,
-//! `\w` and `\b` know ASCII only, and brackets and `&&` within a class are characters. So a pattern
-//! is written anew. What both refuse is handed on, for the crate to refuse.
+//! The crate descends from RE2, but some patterns differ: in RE2, `\d`, `\s`, `\w` and `\b` are
+//! ASCII only, and within a class, brackets and `&&` are characters. Patterns that both refuse are
+//! passed on, for the crate to refuse.
 
 use regex::escape;
 
-/// Repetitions that RE2 counts at most.
+/// Maximum count of a repetition in RE2.
 const MOST_REPETITIONS: u32 = 1000;
 
 const POSIX: [&str; 14] = [
@@ -14,26 +14,26 @@ const POSIX: [&str; 14] = [
     "space", "upper", "word", "xdigit",
 ];
 
-/// A pattern for the crate.
+/// Pattern for the crate `regex`.
 #[derive(Debug)]
 pub(super) struct Translation {
     pub(super) pattern: String,
-    /// Where parts begin: here, and in the pattern for RE2.
+    /// Starts of parts in this pattern and in the one for RE2, sorted.
     places: Vec<(usize, usize)>,
 }
 
 impl Translation {
-    /// The byte of the pattern for RE2 from which a byte of this one comes.
+    /// Converts an offset in this pattern to one in the pattern for RE2.
     pub(super) fn place(&self, at: usize) -> usize {
         let after = self.places.partition_point(|(here, _)| *here <= at);
         self.places[..after].last().map_or(0, |(_, there)| *there)
     }
 }
 
-/// What is wrong with a pattern.
+/// Fault of a pattern.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// The byte of the pattern.
+    /// Offset in the pattern, in bytes.
     pub(super) at: usize,
     pub(super) why: String,
 }
@@ -75,14 +75,14 @@ impl<'p> Reader<'p> {
         Some(char)
     }
 
-    /// Steps over a text, if it comes next.
+    /// Skips a text if it comes next, and returns whether it does.
     fn eat(&mut self, text: &str) -> bool {
         let comes = self.rest().starts_with(text);
         self.at += if comes { text.len() } else { 0 };
         comes
     }
 
-    /// Steps over a text and writes it as it is.
+    /// Copies `len` bytes to the output.
     fn copy(&mut self, len: usize) {
         self.out.push_str(&self.rest()[..len]);
         self.at += len;
@@ -98,7 +98,7 @@ impl<'p> Reader<'p> {
 
     fn part(&mut self, char: char) -> Result<(), Refusal> {
         match char {
-            '\\' => return self.escaped(),
+            '\\' => return self.escape(),
             '[' => return self.class(),
             '{' => return self.repetition(),
             '(' => self.flags()?,
@@ -113,13 +113,13 @@ impl<'p> Reader<'p> {
         Ok(())
     }
 
-    /// Demands that the flags of a group, if it has any, are those of RE2.
+    /// Refuses flags of a group that RE2 does not have.
     fn flags(&self) -> Result<(), Refusal> {
         let Some(flags) = self.rest().strip_prefix("(?") else {
             return Ok(());
         };
-        let is_flag = |char: char| char.is_ascii_alphabetic() || char == '-';
-        let end = flags.find(|char| !is_flag(char)).unwrap_or(flags.len());
+        let end = flags.find(|char: char| !char.is_ascii_alphabetic() && char != '-');
+        let end = end.unwrap_or(flags.len());
         if !flags[end..].starts_with([':', ')']) {
             return Ok(());
         }
@@ -129,7 +129,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// A repetition with counts; a brace of any other kind is a character.
+    /// Translates a repetition with counts; any other brace is a character.
     fn repetition(&mut self) -> Result<(), Refusal> {
         let inner = self.rest()[1..].split_once('}').map(|(inner, _)| inner);
         let is_count =
@@ -156,8 +156,8 @@ impl<'p> Reader<'p> {
         Ok(())
     }
 
-    /// What begins with a backslash, outside of classes.
-    fn escaped(&mut self) -> Result<(), Refusal> {
+    /// Translates an escape sequence outside of classes.
+    fn escape(&mut self) -> Result<(), Refusal> {
         if self.eat("\\Q") {
             let text = self.rest();
             let literal = text.split_once("\\E").map_or(text, |(literal, _)| literal);
@@ -186,7 +186,7 @@ impl<'p> Reader<'p> {
         Ok(())
     }
 
-    /// A set of characters by its name, within a class or outside; `false` if there is none.
+    /// Translates a named set of characters; `false` if there is none.
     fn set(&mut self) -> Result<bool, Refusal> {
         let written = match self.rest().as_bytes() {
             [b'\\', b'd', ..] => "[0-9]",
@@ -203,7 +203,7 @@ impl<'p> Reader<'p> {
         Ok(true)
     }
 
-    /// A property of characters.
+    /// Translates a Unicode property.
     fn property(&mut self) -> Result<bool, Refusal> {
         let start = self.at;
         let mut negated = self.rest().starts_with("\\P");
@@ -235,7 +235,7 @@ impl<'p> Reader<'p> {
         Ok(true)
     }
 
-    /// One character, itself or escaped.
+    /// Reads one character, plain or escaped.
     fn char(&mut self) -> Result<char, Refusal> {
         let start = self.at;
         match self.next() {
@@ -271,7 +271,7 @@ impl<'p> Reader<'p> {
         Ok(found)
     }
 
-    /// A character by its number, from behind the `x`.
+    /// Reads a character by its hexadecimal number, after the `x`.
     fn hexadecimal(&mut self, start: usize) -> Result<char, Refusal> {
         let digits = if self.eat("{") {
             let digits = self.rest().split_once('}').map(|(digits, _)| digits);
@@ -290,7 +290,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// A class in brackets.
+    /// Translates a class in brackets.
     fn class(&mut self) -> Result<(), Refusal> {
         let start = self.at;
         self.copy(1);
@@ -327,7 +327,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// A class of ASCII by its name, such as `[:alpha:]`; `false` if there is none.
+    /// Translates an ASCII class such as `[:alpha:]`; `false` if there is none.
     fn posix(&mut self) -> Result<bool, Refusal> {
         let inner = self.rest().strip_prefix("[:").and_then(|rest| rest.split_once(":]"));
         let Some((name, _)) = inner else {

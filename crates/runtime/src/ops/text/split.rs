@@ -1,4 +1,4 @@
-//! StringSplit: the parts of texts between delimiters.
+//! StringSplit: splits texts at delimiters.
 
 use memchr::memmem::Finder;
 use sardonyx_tensor::Dims;
@@ -7,31 +7,31 @@ use super::{set_strings, texts};
 use crate::error::{BindError, KernelError};
 use crate::kernel::{Call, Kernel, Site};
 
-/// `StringSplit`
+/// Binds `StringSplit`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let delimiter = site.bytes("delimiter").filter(|delimiter| !delimiter.is_empty());
     let delimiter = match delimiter {
         Some(delimiter) => Delimiter::Text(Box::new(Finder::new(&delimiter).into_owned())),
         None => Delimiter::Blanks,
     };
-    // A negative number is no limit in the reference implementation.
+    // A negative number means no limit in the reference implementation.
     let splits = site.int("maxsplit").and_then(|splits| usize::try_from(splits).ok());
-    Ok(Box::new(Split { delimiter, splits: splits.unwrap_or(usize::MAX) }))
+    Ok(Box::new(StringSplit { delimiter, splits: splits.unwrap_or(usize::MAX) }))
 }
 
 enum Delimiter {
-    /// Blanks in any number, which also surround the whole.
+    /// Runs of blanks; those at both ends are removed.
     Blanks,
     Text(Box<Finder<'static>>),
 }
 
-struct Split {
+struct StringSplit {
     delimiter: Delimiter,
-    /// How often a text is split at most.
+    /// Maximum number of splits of a text.
     splits: usize,
 }
 
-impl Kernel for Split {
+impl Kernel for StringSplit {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let view = call.tensor(0)?.clone();
         let texts = texts(&view)?;
@@ -40,7 +40,7 @@ impl Kernel for Split {
         let (mut most, mut bytes) = (0, 0);
         for (text, count) in texts.clone().zip(counts.iter_mut()) {
             let mut parts = 0;
-            self.each_part(text?, |part| {
+            self.visit_parts(text?, |part| {
                 parts += 1;
                 bytes += part.len();
             });
@@ -56,7 +56,7 @@ impl Kernel for Split {
         dims.push(most);
         set_strings(call, 0, &dims, bytes, |strings| {
             for (text, count) in texts.zip(counts.iter()) {
-                self.each_part(text?, |part| strings.push(part));
+                self.visit_parts(text?, |part| strings.push(part));
                 (*count as usize..most).for_each(|_| strings.push(b""));
             }
             Ok(())
@@ -71,15 +71,15 @@ impl Kernel for Split {
     }
 }
 
-impl Split {
-    /// Calls a function with the parts of a text, from left to right.
-    fn each_part<'t>(&self, text: &'t [u8], mut with: impl FnMut(&'t [u8])) {
+impl StringSplit {
+    /// Calls `with` for each part of a text, from left to right.
+    fn visit_parts<'t>(&self, text: &'t [u8], mut with: impl FnMut(&'t [u8])) {
         let mut left = self.splits;
         match &self.delimiter {
             Delimiter::Blanks => {
                 let mut rest = &text[run(text, true)..];
                 while !rest.is_empty() {
-                    // What the last split leaves keeps the blanks at its end.
+                    // The rest after the last split keeps its trailing blanks.
                     let end = if left == 0 { rest.len() } else { run(rest, false) };
                     let (part, after) = rest.split_at(end);
                     with(part);
@@ -102,7 +102,7 @@ impl Split {
     }
 }
 
-/// How many bytes from the start on are blanks, or are none.
+/// Returns the length of the leading run of blanks, or of other characters, in bytes.
 fn run(text: &[u8], of_blanks: bool) -> usize {
     let mut at = 0;
     while at < text.len() {
@@ -115,8 +115,8 @@ fn run(text: &[u8], of_blanks: bool) -> usize {
     at
 }
 
-/// The length of the character at a place, and whether it is a blank. Bytes that are no text are
-/// none.
+/// Returns the length of the character at an offset, and whether it is a blank. Bytes that are not
+/// UTF-8 are not blanks.
 pub(super) fn char_at(text: &[u8], at: usize) -> (usize, bool) {
     if text[at].is_ascii() {
         return (1, is_blank(text[at].into()));
@@ -128,8 +128,8 @@ pub(super) fn char_at(text: &[u8], at: usize) -> (usize, bool) {
     }
 }
 
-/// Blanks as the reference implementation knows them: those of Unicode, and four separators of
-/// ASCII that Unicode leaves out.
+/// Whether a character is a blank in the reference implementation: blanks of Unicode, and four
+/// ASCII separators.
 fn is_blank(char: char) -> bool {
     char.is_whitespace() || ('\x1c'..='\x1f').contains(&char)
 }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     /// (texts, delimiter, maxsplit, parts, number of parts)
-    type Row = (
+    type SplitRow = (
         &'static [&'static str],
         Option<&'static str>,
         Option<i64>,
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn texts_are_split() {
-        let rows: [Row; 17] = [
+        let rows: [SplitRow; 17] = [
             (
                 &["a.com", "b.c.d", ""],
                 Some("."),

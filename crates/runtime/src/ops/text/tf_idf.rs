@@ -1,7 +1,7 @@
-//! TfIdfVectorizer: how often the n-grams of a vocabulary occur in rows of tokens.
+//! TfIdfVectorizer: counts the n-grams of a vocabulary in rows of tokens.
 //!
-//! Tokens have numbers, and the vocabulary is a tree: an n-gram is the way from its root along the
-//! numbers of its tokens. A row is numbered once, and walks start at each of its tokens.
+//! Tokens are numbered, and the vocabulary is a tree: an n-gram is the path from its root along the
+//! numbers of its tokens. A row is numbered once, and searched from each of its tokens.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use super::texts;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 
-/// The number of a token that the vocabulary does not have.
+/// Number of a token outside of the vocabulary.
 const UNKNOWN: u32 = u32::MAX;
 /// Value: column of a node of the tree at which no n-gram ends.
 const NO_COLUMN: usize = usize::MAX;
-/// The node at which walks begin.
+/// Root of the tree.
 const ROOT: u32 = 0;
 
-/// `TfIdfVectorizer`
+/// Binds `TfIdfVectorizer`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(vectorizer(site)?))
 }
@@ -44,7 +44,7 @@ fn vectorizer(site: &Site<'_>) -> Result<Vectorizer, BindError> {
         ("IDF", Mode { counts: false, weighs: true }),
         ("TFIDF", Mode { counts: true, weighs: true }),
     ];
-    let mode = site.named("mode", &modes)?;
+    let mode = site.find_named("mode", &modes)?;
     let (known, pool) = pool(site)?;
     let columns = columns(site)?;
     let width = columns.iter().max().map_or(0, |last| last.saturating_add(1));
@@ -64,19 +64,19 @@ fn vectorizer(site: &Site<'_>) -> Result<Vectorizer, BindError> {
 
 #[derive(Debug, Clone, Copy)]
 struct Mode {
-    /// Whether it matters how often an n-gram occurs.
+    /// Whether repeated n-grams count.
     counts: bool,
     weighs: bool,
 }
 
-/// The numbers of the tokens of a vocabulary.
-enum Known {
+/// Numbers of the tokens of a vocabulary.
+enum Vocabulary {
     Ints(HashMap<i64, u32>),
     Strings(HashMap<Vec<u8>, u32>),
 }
 
-/// The vocabulary: its tokens, and their numbers in order.
-fn pool(site: &Site<'_>) -> Result<(Known, Vec<u32>), BindError> {
+/// Reads the vocabulary: its tokens, and their numbers in order.
+fn pool(site: &Site<'_>) -> Result<(Vocabulary, Vec<u32>), BindError> {
     let ints = site.ints("pool_int64s").unwrap_or_default();
     let strings = match site.attributes.get("pool_strings") {
         Some(AttrValue::Strings(strings)) => strings,
@@ -85,25 +85,26 @@ fn pool(site: &Site<'_>) -> Result<(Known, Vec<u32>), BindError> {
     if ints.len().max(strings.len()) >= UNKNOWN as usize {
         fail!("the vocabulary has too many tokens");
     }
-    // A number is that of the first place of a token.
+    // Duplicate tokens have the number of their first position.
     let found = match (ints.is_empty(), strings.is_empty()) {
         (false, true) => {
             let mut known = HashMap::new();
             let numbers = ints.into_iter().zip(0..);
             let pool = numbers.map(|(token, number)| *known.entry(token).or_insert(number));
             let pool = pool.collect();
-            (Known::Ints(known), pool)
+            (Vocabulary::Ints(known), pool)
         }
         (true, false) => {
             let mut known = HashMap::new();
             let numbers = strings.into_iter().map(|token| token.into_owned()).zip(0..);
             let pool = numbers.map(|(token, number)| *known.entry(token).or_insert(number));
             let pool = pool.collect();
-            (Known::Strings(known), pool)
+            (Vocabulary::Strings(known), pool)
         }
         (true, true) => {
             fail!(
-                "attributes 'pool_int64s' and 'pool_strings' are both empty or missing; one of them must be the vocabulary"
+                "attributes 'pool_int64s' and 'pool_strings' are both empty or missing; one of them must be the \
+                 vocabulary"
             );
         }
         (false, false) => {
@@ -114,17 +115,17 @@ fn pool(site: &Site<'_>) -> Result<(Known, Vec<u32>), BindError> {
     };
     let of_strings = site.elem(0).ok().map(|elem| elem == DataType::String);
     match (&found.0, of_strings) {
-        (Known::Ints(_), Some(true)) => {
+        (Vocabulary::Ints(_), Some(true)) => {
             fail!("attribute 'pool_int64s' is the vocabulary, but the input is strings")
         }
-        (Known::Strings(_), Some(false)) => {
+        (Vocabulary::Strings(_), Some(false)) => {
             fail!("attribute 'pool_strings' is the vocabulary, but the input is integers")
         }
         _ => Ok(found),
     }
 }
 
-/// The place in the output of each n-gram.
+/// Returns the output column of each n-gram.
 fn columns(site: &Site<'_>) -> Result<Vec<usize>, BindError> {
     let indexes = site.ints("ngram_indexes").unwrap_or_default();
     if indexes.is_empty() {
@@ -140,7 +141,7 @@ fn columns(site: &Site<'_>) -> Result<Vec<usize>, BindError> {
     indexes.into_iter().map(column).collect()
 }
 
-/// Where the n-grams of each length begin in the pool, and its end.
+/// Returns the start of the n-grams of each length in the pool, and its end.
 fn starts(site: &Site<'_>, end: usize) -> Result<Vec<usize>, BindError> {
     let counts = site.ints("ngram_counts").unwrap_or_default();
     let mut starts = Vec::with_capacity(counts.len() + 1);
@@ -150,7 +151,8 @@ fn starts(site: &Site<'_>, end: usize) -> Result<Vec<usize>, BindError> {
             Ok(start) if (least..=end).contains(&start) => starts.push(start),
             _ => {
                 fail!(
-                    "attribute 'ngram_counts' has the element {count}, but must be from {least} to {end}, the length of the vocabulary"
+                    "attribute 'ngram_counts' has the element {count}, but must be from {least} to {end}, the length \
+                     of the vocabulary"
                 );
             }
         }
@@ -159,16 +161,16 @@ fn starts(site: &Site<'_>, end: usize) -> Result<Vec<usize>, BindError> {
     Ok(starts)
 }
 
-/// The n-grams of a vocabulary.
+/// N-grams of a vocabulary.
 struct Tree {
-    /// From a node, by the number of a token.
+    /// Child of a node, by the number of a token.
     next: HashMap<(u32, u32), u32>,
-    /// By node: the place in the output of the n-gram that ends there.
+    /// Output column of the n-gram that ends at each node.
     columns: Vec<usize>,
 }
 
 impl Tree {
-    /// The tree of the n-grams whose lengths are wanted. The others have columns, too.
+    /// Makes the tree of the n-grams with the given lengths. The others use up columns, too.
     fn new(
         starts: &[usize],
         pool: &[u32],
@@ -204,11 +206,11 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Of two n-grams that are the same, the last one counts, as in the reference implementation.
+    /// Inserts an n-gram. Of duplicates the last one counts, as in the reference implementation.
     fn insert(&mut self, gram: &[u32], column: usize) {
         let mut node = ROOT;
         for token in gram {
-            // There are no more nodes than tokens and the root.
+            // There are at most as many nodes as tokens, and the root.
             let new = self.columns.len() as u32;
             node = *self.next.entry((node, *token)).or_insert(new);
             if node == new {
@@ -220,16 +222,16 @@ impl Tree {
 }
 
 struct Vectorizer {
-    /// The least and the most tokens of an n-gram.
+    /// Least and largest number of tokens of an n-gram.
     lengths: [usize; 2],
-    /// Tokens that may lie between two neighbours of an n-gram.
+    /// Maximum number of tokens skipped between two tokens of an n-gram.
     gaps: usize,
     mode: Mode,
-    known: Known,
+    known: Vocabulary,
     tree: Tree,
     width: usize,
-    /// By place in the output. A weight belongs to an n-gram of the vocabulary; of two n-grams with
-    /// one place, the last one counts.
+    /// Weights by output column. A weight belongs to an n-gram of the vocabulary; of n-grams with
+    /// one column, the last one counts.
     weights: BTreeMap<usize, f32>,
 }
 
@@ -238,7 +240,7 @@ impl Vectorizer {
     fn number(&self, call: &Call<'_>, tokens: &mut [u32]) -> Result<(), KernelError> {
         let view = call.tensor(0)?;
         match (&self.known, view.data_type()) {
-            (Known::Ints(known), DataType::Int64 | DataType::Int32) => {
+            (Vocabulary::Ints(known), DataType::Int64 | DataType::Int32) => {
                 let number = |token: i64| known.get(&token).copied().unwrap_or(UNKNOWN);
                 if view.data_type() == DataType::Int64 {
                     let given = view.as_slice::<i64>()?.iter();
@@ -251,7 +253,7 @@ impl Vectorizer {
                         .for_each(|(to, token)| *to = number((*token).into()));
                 }
             }
-            (Known::Strings(known), DataType::String) => {
+            (Vocabulary::Strings(known), DataType::String) => {
                 for (to, token) in tokens.iter_mut().zip(texts(view)?) {
                     *to = known.get(token?).copied().unwrap_or(UNKNOWN);
                 }
@@ -261,10 +263,10 @@ impl Vectorizer {
         Ok(())
     }
 
-    /// Counts the n-grams of a row by their places in the output.
+    /// Counts the n-grams of a row by output column.
     fn count(&self, row: &[u32], counts: &mut [u64]) -> Result<(), Ended> {
         let [mut least, most] = self.lengths;
-        // Beyond the length of the row no two tokens are that far apart.
+        // No two tokens are further apart than the length of the row.
         let last = self.gaps.saturating_add(1).min(row.len());
         let pace = Pace::default();
         for distance in 1..=last {
@@ -282,7 +284,7 @@ impl Vectorizer {
                     }
                 }
             }
-            // Single tokens have no distance, so they count once.
+            // Single tokens are counted for the first distance only.
             least = least.max(2);
             if least > most {
                 break;
@@ -297,7 +299,7 @@ impl Vectorizer {
         }
         for (column, weight) in &self.weights {
             let out = &mut out[*column];
-            // What does not occur is zero, whatever its weight is.
+            // A missing n-gram is zero, whatever its weight.
             *out = if *out == 0.0 && !self.mode.counts { 0.0 } else { *out * weight };
         }
     }
@@ -336,15 +338,18 @@ mod tests {
 
     use crate::ops::testing::{run, strings, tensor};
 
-    type Given = Vec<(&'static str, AttrValue<'static>)>;
+    type VectorizerAttributes = Vec<(&'static str, AttrValue<'static>)>;
 
     /// Four single tokens, and three pairs.
     const POOL: [i64; 10] = [2, 3, 5, 4, 5, 6, 7, 8, 6, 7];
     const ROWS: [i32; 12] = [1, 1, 3, 3, 3, 7, 8, 6, 7, 5, 6, 8];
 
-    /// Attributes for that vocabulary: the lengths, the gaps, and others in place of the usual
-    /// ones.
-    fn given([least, most, gaps]: [i64; 3], others: Given) -> Given {
+    /// Makes attributes for the vocabulary: the lengths, the gaps, and others that replace
+    /// defaults.
+    fn make_attributes(
+        [least, most, gaps]: [i64; 3],
+        others: VectorizerAttributes,
+    ) -> VectorizerAttributes {
         let usual = [
             ("min_gram_length", Int(least)),
             ("max_gram_length", Int(most)),
@@ -363,7 +368,7 @@ mod tests {
         ("mode", String(name.as_bytes().into()))
     }
 
-    fn vectors(x: &Tensor, given: &Given) -> Result<Tensor, std::string::String> {
+    fn vectors(x: &Tensor, given: &VectorizerAttributes) -> Result<Tensor, std::string::String> {
         Ok(run("TfIdfVectorizer", given, &[Some(x)], 1)?.remove(0))
     }
 
@@ -385,16 +390,16 @@ mod tests {
         let pool = vec![("pool_strings", Strings(pool)), ("pool_int64s", Ints(vec![].into()))];
         for (numbers, counts) in rows {
             let counts = counts.map(f32::from);
-            let ints = given(numbers, vec![]);
+            let ints = make_attributes(numbers, vec![]);
             let expected = tensor(&[2, 7], &counts);
             assert_eq!(vectors(&tensor(&[2, 6], &ROWS), &ints).unwrap(), expected, "{numbers:?}");
             assert_eq!(vectors(&tensor(&[2, 6], &long), &ints).unwrap(), expected);
-            let of_strings = given(numbers, pool.clone());
+            let of_strings = make_attributes(numbers, pool.clone());
             assert_eq!(vectors(&strings(&[2, 6], &named), &of_strings).unwrap(), expected);
             let row = vectors(&tensor(&[6], &long[6..]), &ints).unwrap();
             assert_eq!(row, tensor(&[7], &counts[7..]));
         }
-        let ints = given([1, 2, 5], vec![]);
+        let ints = make_attributes([1, 2, 5], vec![]);
         for dims in [&[0usize][..], &[2, 0], &[0, 3]] {
             let found = vectors(&tensor::<i64>(dims, &[]), &ints).unwrap();
             let expected: Vec<usize> = dims[..dims.len() - 1].iter().copied().chain([7]).collect();
@@ -409,18 +414,18 @@ mod tests {
             || ("weights", Floats(vec![0.5, 2.0, 3.0, f32::INFINITY, 8.0, 1.0, 1.0].into()));
         let back = || ("ngram_indexes", Ints(vec![6, 1, 0, 3, 5, 4, 2].into()));
         // (attributes, counts)
-        let rows: [(Given, [f32; 7]); 7] = [
+        let rows: [(VectorizerAttributes, [f32; 7]); 7] = [
             (vec![mode("TF"), weights()], [0.0, 3.0, 1.0, 0.0, 1.0, 0.0, 0.0]),
             (vec![mode("IDF")], [0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0]),
             (vec![mode("IDF"), weights()], [0.0, 2.0, 3.0, 0.0, 8.0, 0.0, 0.0]),
             (vec![mode("TFIDF")], [0.0, 3.0, 1.0, 0.0, 1.0, 0.0, 0.0]),
-            // As numpy has it, infinitely much of nothing is no number.
+            // As in numpy, `inf * 0` is NaN.
             (vec![mode("TFIDF"), weights()], [0.0, 6.0, 3.0, f32::NAN, 8.0, 0.0, 0.0]),
             (vec![back()], [1.0, 3.0, 0.0, 0.0, 0.0, 1.0, 0.0]),
             (vec![mode("IDF"), back(), weights()], [3.0, 2.0, 0.0, 0.0, 0.0, 8.0, 0.0]),
         ];
         for (others, expected) in rows {
-            let given = given([1, 2, 0], others);
+            let given = make_attributes([1, 2, 0], others);
             let found = vectors(&x, &given).unwrap();
             let same = |(a, b): (&f32, &f32)| a == b || a.is_nan() && b.is_nan();
             assert!(found.as_slice::<f32>().unwrap().iter().zip(&expected).all(same), "{found:?}");
@@ -431,14 +436,17 @@ mod tests {
             ("ngram_counts", Ints(vec![0].into())),
             ("ngram_indexes", Ints(vec![0, 1, 1].into())),
         ];
-        assert_eq!(vectors(&x, &given([1, 1, 0], others)).unwrap(), tensor(&[2], &[0f32, 4.0]));
+        assert_eq!(
+            vectors(&x, &make_attributes([1, 1, 0], others)).unwrap(),
+            tensor(&[2], &[0f32, 4.0])
+        );
     }
 
     #[test]
     fn refusals() {
         let ints = |name: &'static str, list: &[i64]| vec![(name, Ints(list.to_vec().into()))];
         let texts = || ("pool_strings", Strings(vec![b"a"[..].into()]));
-        let rows: [([i64; 3], Given, &str); 14] = [
+        let rows: [([i64; 3], VectorizerAttributes, &str); 14] = [
             ([0, 1, 0], vec![], "attribute 'min_gram_length' is 0, but must be at least 1"),
             (
                 [2, 1, 0],
@@ -480,7 +488,8 @@ mod tests {
             (
                 [1, 2, 0],
                 ints("pool_int64s", &[]),
-                "attributes 'pool_int64s' and 'pool_strings' are both empty or missing; one of them must be the vocabulary",
+                "attributes 'pool_int64s' and 'pool_strings' are both empty or missing; one of them must be the \
+                 vocabulary",
             ),
             (
                 [1, 2, 0],
@@ -500,9 +509,9 @@ mod tests {
         ];
         let x = tensor(&[1], &[3i64]);
         for (numbers, others, refusal) in rows {
-            assert_eq!(vectors(&x, &given(numbers, others)).unwrap_err(), refusal);
+            assert_eq!(vectors(&x, &make_attributes(numbers, others)).unwrap_err(), refusal);
         }
-        let usual = given([1, 2, 0], vec![]);
+        let usual = make_attributes([1, 2, 0], vec![]);
         for (x, refusal) in [
             (Tensor::scalar(3i64), "the input has shape [], but must have rank 1 or 2"),
             (
@@ -514,6 +523,6 @@ mod tests {
         }
         // More places than there is memory for.
         let far = ints("ngram_indexes", &[0, 1, 2, 3, 4, 5, i64::MAX - 1]);
-        assert!(vectors(&x, &given([1, 2, 0], far)).is_err());
+        assert!(vectors(&x, &make_attributes([1, 2, 0], far)).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Tokenizer: the tokens of texts, by separators or by an expression for tokens.
+//! Tokenizer: splits texts at separators, or finds tokens by a regular expression.
 
 use sardonyx_ops::AttrValue;
 use sardonyx_tensor::Dims;
@@ -9,10 +9,10 @@ use super::{set_strings, texts};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 
-/// What stands around the tokens of a text, if they are marked.
+/// Marks before and after the tokens of a text.
 const MARKS: [&[u8]; 2] = [b"\x02", b"\x03"];
 
-/// `Tokenizer`
+/// Binds `Tokenizer`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let Some(pad) = site.bytes("pad_value") else { fail!("attribute 'pad_value' is missing") };
     let least = site.need_int("mincharnum")?;
@@ -26,15 +26,15 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let expression = site.bytes("tokenexp").filter(|expression| !expression.is_empty());
     let cut = match (&separators[..], expression) {
         ([], None) => fail!("the node has neither 'separators' nor 'tokenexp'"),
-        ([], Some(expression)) if expression == b"." => Cut::Characters,
-        ([], Some(expression)) => Cut::Tokens(Longest::new("tokenexp", expression)?),
-        ([separator], _) if separator.is_empty() => Cut::Characters,
+        ([], Some(expression)) if expression == b"." => TokenRule::Characters,
+        ([], Some(expression)) => TokenRule::Tokens(Longest::new("tokenexp", expression)?),
+        ([separator], _) if separator.is_empty() => TokenRule::Characters,
         (separators, _) => {
             let all = separators.iter().map(|one| separator(one.to_vec()));
-            Cut::Separators(all.collect::<Result<_, _>>()?)
+            TokenRule::Separators(all.collect::<Result<_, _>>()?)
         }
     };
-    if matches!(cut, Cut::Characters) && least > 1 {
+    if matches!(cut, TokenRule::Characters) && least > 1 {
         fail!("attribute 'mincharnum' is {least}, but each character is a token");
     }
     let is_marked = site.need_int("mark")? != 0;
@@ -51,16 +51,16 @@ fn separator(pattern: Vec<u8>) -> Result<Longest, BindError> {
     Ok(regex)
 }
 
-enum Cut {
+enum TokenRule {
     Characters,
-    /// One after the other.
+    /// Applied one after the other.
     Separators(Vec<Longest>),
     Tokens(Longest),
 }
 
 struct Tokenizer {
-    cut: Cut,
-    /// Characters of a token at least.
+    cut: TokenRule,
+    /// Minimum number of characters of a token.
     least: usize,
     is_marked: bool,
     pad: Vec<u8>,
@@ -72,7 +72,7 @@ impl Kernel for Tokenizer {
         let texts = texts(&view)?;
         let mut dims = Dims::from(view.dims());
         if texts.len() == 0 {
-            // As in ONNX Runtime: of no texts the last axis counts tokens, and none is added.
+            // As in ONNX Runtime: without texts, the last axis counts tokens, and no axis is added.
             dims.pop();
             dims.push(0);
             return set_strings(call, 0, &dims, 0, |_| Ok(()));
@@ -80,7 +80,7 @@ impl Kernel for Tokenizer {
         let mut counts = call.scratch::<usize>(texts.len())?;
         let (mut most, mut bytes) = (0, 0_usize);
         for (text, count) in texts.clone().zip(counts.iter_mut()) {
-            self.each_token(text?, &mut |token| {
+            self.visit_tokens(text?, &mut |token| {
                 *count += 1;
                 bytes += token.len();
             });
@@ -93,7 +93,7 @@ impl Kernel for Tokenizer {
         set_strings(call, 0, &dims, bytes.saturating_add(padded), |strings| {
             for (text, count) in texts.zip(counts.iter()) {
                 marks.first().into_iter().for_each(|mark| strings.push(mark));
-                self.each_token(text?, &mut |token| strings.push(token));
+                self.visit_tokens(text?, &mut |token| strings.push(token));
                 marks.last().into_iter().for_each(|mark| strings.push(mark));
                 (*count..most).for_each(|_| strings.push(&self.pad));
             }
@@ -103,18 +103,18 @@ impl Kernel for Tokenizer {
 
     fn describe(&self) -> String {
         match &self.cut {
-            Cut::Characters => "characters".to_string(),
-            Cut::Separators(all) => format!("between {} separators", all.len()),
-            Cut::Tokens(_) => "by an expression".to_string(),
+            TokenRule::Characters => "characters".to_string(),
+            TokenRule::Separators(all) => format!("between {} separators", all.len()),
+            TokenRule::Tokens(_) => "by an expression".to_string(),
         }
     }
 }
 
 impl Tokenizer {
-    /// Calls a function with the tokens of a text, from left to right.
-    fn each_token<'t>(&self, text: &'t [u8], with: &mut dyn FnMut(&'t [u8])) {
+    /// Calls `with` for each token of a text, from left to right.
+    fn visit_tokens<'t>(&self, text: &'t [u8], with: &mut dyn FnMut(&'t [u8])) {
         match &self.cut {
-            Cut::Characters => {
+            TokenRule::Characters => {
                 let mut rest = text;
                 while !rest.is_empty() {
                     let (token, after) = rest.split_at(char_at(rest, 0).0);
@@ -122,16 +122,16 @@ impl Tokenizer {
                     rest = after;
                 }
             }
-            Cut::Separators(separators) => self.between(separators, text, with),
-            Cut::Tokens(expression) => {
+            TokenRule::Separators(separators) => self.split_at(separators, text, with),
+            TokenRule::Tokens(expression) => {
                 let found = expression.find_iter(text).map(|found| &text[found]);
                 found.filter(|token| self.is_long(token)).for_each(with);
             }
         }
     }
 
-    /// The tokens between separators, of which the first one cuts first.
-    fn between<'t>(&self, separators: &[Longest], text: &'t [u8], with: &mut dyn FnMut(&'t [u8])) {
+    /// Calls `with` for the tokens between separators; the first separator splits first.
+    fn split_at<'t>(&self, separators: &[Longest], text: &'t [u8], with: &mut dyn FnMut(&'t [u8])) {
         let Some((first, others)) = separators.split_first() else {
             if self.is_long(text) {
                 with(text);
@@ -140,13 +140,13 @@ impl Tokenizer {
         };
         let mut start = 0;
         for found in first.find_iter(text) {
-            self.between(others, &text[start..found.start], with);
+            self.split_at(others, &text[start..found.start], with);
             start = found.end;
         }
-        self.between(others, &text[start..], with);
+        self.split_at(others, &text[start..], with);
     }
 
-    /// Whether a token has enough characters: bytes that continue none.
+    /// Whether a token has enough characters. Counts bytes that start one.
     fn is_long(&self, token: &[u8]) -> bool {
         let characters = token.iter().filter(|byte| **byte & 0xc0 != 0x80);
         characters.take(self.least).count() == self.least
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn refused() {
+    fn attributes_that_do_not_fit_are_refused() {
         let rows: [(&[Attribute], &str); 4] = [
             (&[], "the node has neither 'separators' nor 'tokenexp'"),
             (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import warnings
 import weakref
 from typing import TYPE_CHECKING, TypeVar
 
@@ -144,8 +143,6 @@ class InferenceSession(InnerNames, _core.Runner):
         self._model_path = os.fspath(path_or_bytes) if _messages.is_path(path_or_bytes) else None
         if self._model_path is None:
             path_or_bytes = _messages.serialize_argument(path_or_bytes, "path_or_bytes")
-        for note in self._options._warnings():
-            warnings.warn(note, stacklevel=2)
         self._began = time.time_ns()
         profile = self._open(path_or_bytes, self._options)
         if profile is not None:

@@ -5,12 +5,12 @@ use crate::ops::testing::{floats, ints, run, strings, tensor, text, texts};
 
 type Attributes = Vec<(&'static str, AttrValue<'static>)>;
 
-/// Operator, attributes, and what they make of a row of 3, -4, 0 and one of 1, 2, 2.
-type Row = (&'static str, Attributes, [f32; 6]);
+/// Operator, attributes, and the expected result for the rows 3, -4, 0 and 1, 2, 2.
+type FeatureRow = (&'static str, Attributes, [f32; 6]);
 
 #[test]
 fn rows_of_features() {
-    let rows: [Row; 6] = [
+    let rows: [FeatureRow; 6] = [
         (
             "Scaler",
             vec![floats("offset", &[1.0]), floats("scale", &[2.0, 0.5, 1.0])],
@@ -103,8 +103,8 @@ fn columns_are_taken_and_joined() {
     assert_eq!(found.unwrap()[0], strings(&[1, 2], &["c", "a"]));
 
     let op = "ai.onnx.ml.FeatureVectorizer";
-    let inputs = || each_type(&[2, 2], &[1, 2, 3, 4]).into_iter().zip(each_type(&[2, 1], &[5, 6]));
-    for (a, b) in inputs() {
+    let inputs = each_type(&[2, 2], &[1, 2, 3, 4]).into_iter().zip(each_type(&[2, 1], &[5, 6]));
+    for (a, b) in inputs {
         let joined = run(op, &[], &[Some(&a), Some(&b)], 1).unwrap();
         assert_eq!(joined[0], tensor(&[2, 3], &[1.0f32, 2.0, 5.0, 3.0, 4.0, 6.0]));
         let cut = [ints("inputdimensions", &[1, 2])];

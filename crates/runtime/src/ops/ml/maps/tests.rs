@@ -5,7 +5,7 @@ use crate::ops::testing::{floats, ints, run, strings, tensor, texts};
 
 type Attributes = Vec<(&'static str, AttrValue<'static>)>;
 
-fn given(name: &'static str, tensor: Tensor) -> (&'static str, AttrValue<'static>) {
+fn attribute(name: &'static str, tensor: Tensor) -> (&'static str, AttrValue<'static>) {
     (name, AttrValue::Tensor(tensor))
 }
 
@@ -35,33 +35,33 @@ fn labels_are_found() {
         ),
         (
             vec![
-                given("keys_tensor", tensor(&[2], &[f64::NAN, 0.1])),
-                given("values_tensor", tensor(&[2], &[7i16, -8])),
-                given("default_tensor", tensor(&[1], &[3i16])),
+                attribute("keys_tensor", tensor(&[2], &[f64::NAN, 0.1])),
+                attribute("values_tensor", tensor(&[2], &[7i16, -8])),
+                attribute("default_tensor", tensor(&[1], &[3i16])),
             ],
             tensor(&[3], &[0.1f64, 0.1f32.into(), f64::NAN]),
             tensor(&[3], &[-8i16, 3, 7]),
         ),
         (
             vec![
-                given("keys_tensor", tensor(&[2], &[-3i16, 4])),
-                given("values_tensor", tensor(&[2], &[0.5f64, 0.25])),
+                attribute("keys_tensor", tensor(&[2], &[-3i16, 4])),
+                attribute("values_tensor", tensor(&[2], &[0.5f64, 0.25])),
             ],
             tensor(&[0, 2], &[0i16; 0]),
             tensor(&[0, 2], &[0f64; 0]),
         ),
         (
             vec![
-                given("keys_tensor", tensor(&[2], &[-3i32, 4])),
-                given("values_tensor", tensor(&[2], &[5i32, 6])),
+                attribute("keys_tensor", tensor(&[2], &[-3i32, 4])),
+                attribute("values_tensor", tensor(&[2], &[5i32, 6])),
             ],
             tensor(&[], &[7i32]),
             tensor(&[], &[-1i32]),
         ),
         (
             vec![
-                given("keys_tensor", strings(&[2], &["x", "y"])),
-                given("values_tensor", strings(&[2], &["1", "2"])),
+                attribute("keys_tensor", strings(&[2], &["x", "y"])),
+                attribute("values_tensor", strings(&[2], &["1", "2"])),
             ],
             strings(&[2], &["y", "z"]),
             strings(&[2], &["2", "_Unused"]),
@@ -92,15 +92,15 @@ fn labels_are_found() {
         (
             vec![
                 ints("keys_int64s", &[1]),
-                given("values_tensor", tensor(&[1], &[1i16])),
-                given("default_tensor", tensor(&[1], &[1i32])),
+                attribute("values_tensor", tensor(&[1], &[1i16])),
+                attribute("default_tensor", tensor(&[1], &[1i32])),
             ],
             "attribute 'default_tensor' has 1 elements of type int32, but must have one of type int16",
         ),
         (
             vec![
-                given("keys_tensor", tensor(&[1], &[1u8])),
-                given("values_tensor", tensor(&[1], &[1i16])),
+                attribute("keys_tensor", tensor(&[1], &[1u8])),
+                attribute("values_tensor", tensor(&[1], &[1i16])),
             ],
             "attribute 'keys_tensor' has type uint8, which is not supported for keys",
         ),

@@ -6,10 +6,10 @@ use crate::ops::testing::{floats, ints, run, strings, tensor, text, texts};
 
 type Attributes = Vec<(&'static str, AttrValue<'static>)>;
 
-/// An operator with attributes, and the labels and scores that it gives two rows: 1, 2 and -3, 0.
-type Row = (&'static str, Attributes, Option<Tensor>, Vec<f32>);
+/// Operator, attributes, and the expected labels and scores of two rows: 1, 2 and -3, 0.
+type ModelRow = (&'static str, Attributes, Option<Tensor>, Vec<f32>);
 
-fn check(rows: Vec<Row>) {
+fn check(rows: Vec<ModelRow>) {
     for (op, attributes, labels, scores) in rows {
         for x in each_type(&[2, 2], &[1, 2, -3, 0]) {
             let outputs = if labels.is_some() { 2 } else { 1 };
@@ -21,7 +21,7 @@ fn check(rows: Vec<Row>) {
             let dims = [2, scores.len() / 2];
             let last = &found[outputs - 1];
             assert_eq!(last.dims(), dims, "{op} {attributes:?}");
-            // Probabilities of classes are iterated until they change little.
+            // Class probabilities are iterated until they converge.
             for (found, expected) in last.to_vec::<f32>().unwrap().iter().zip(&scores) {
                 assert!((found - expected).abs() < 2e-4, "{op} {attributes:?}: {last:?}");
             }

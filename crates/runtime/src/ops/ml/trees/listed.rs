@@ -1,5 +1,5 @@
-//! `TreeEnsembleClassifier` and `TreeEnsembleRegressor`: nodes by their numbers in their trees, and
-//! weights in lists that name the leaves.
+//! `TreeEnsembleClassifier` and `TreeEnsembleRegressor`: nodes are numbered within their trees, and
+//! weights are lists that refer to leaves.
 
 use hashbrown::HashMap;
 use sardonyx_kernels::ml::PostTransform;
@@ -10,13 +10,13 @@ use sardonyx_tensor::DataType;
 use super::super::attributes::{ints, post_transform};
 use super::super::labels::Labels;
 use super::{
-    AGGREGATES, Classes, Found, Kept, Numbers, feature, greatest, place, refuse, same_length,
-    targets, tensor,
+    AGGREGATES, Classes, Numbers, OutputScores, ReadEnsemble, demand_length, feature, greatest,
+    place, refuse, targets, tensor,
 };
 use crate::error::BindError;
 use crate::kernel::{Kernel, Site};
 
-/// What the attributes of weights are called.
+/// Names of the attributes of weights.
 struct Names {
     tree: &'static str,
     node: &'static str,
@@ -24,7 +24,7 @@ struct Names {
     weights: &'static str,
 }
 
-/// `TreeEnsembleRegressor`
+/// Binds `TreeEnsembleRegressor`.
 pub(crate) fn bind_regressor(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let names = Names {
         tree: "target_treeids",
@@ -34,7 +34,7 @@ pub(crate) fn bind_regressor(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErr
     };
     let targets = targets(site)?;
     let finish = Finish {
-        aggregate: site.named("aggregate_function", &AGGREGATES)?,
+        aggregate: site.find_named("aggregate_function", &AGGREGATES)?,
         bases: bases(site, targets, "targets")?,
         transform: post_transform(site)?,
         is_binary: false,
@@ -43,10 +43,10 @@ pub(crate) fn bind_regressor(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErr
     let ids = ints(site, names.id)?;
     let ids = ids.iter().enumerate().map(|(at, id)| place(names.id, at, *id, targets, "targets"));
     let ids = ids.collect::<Result<Vec<_>, _>>()?;
-    bind(site, &names, (targets, Ids::Each(&ids)), finish, None)
+    bind(site, &names, targets, Ids::Each(&ids), finish, None)
 }
 
-/// `TreeEnsembleClassifier`
+/// Binds `TreeEnsembleClassifier`.
 pub(crate) fn bind_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let names = Names {
         tree: "class_treeids",
@@ -58,10 +58,10 @@ pub(crate) fn bind_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindEr
     let ids = ints(site, names.id)?;
     let ids = ids.iter().enumerate().map(|(at, id)| place(names.id, at, *id, count, "classes"));
     let mut ids = ids.collect::<Result<Vec<_>, _>>()?;
-    // One column of weights tells two classes apart, and it is the score of the second.
+    // One column of weights separates two classes; it is the score of the second.
     let is_binary = count == 2 && !ids.is_empty() && ids.iter().all(|id| *id == ids[0]);
     let bases = match numbers(site, "base_values")?.0 {
-        // Converters write that of the column alone.
+        // Converters write only the base value of that column.
         one if is_binary && one.len() == 1 => one,
         _ => match bases(site, count, "classes")? {
             both if is_binary && !both.is_empty() => vec![both[ids[0]]],
@@ -80,30 +80,30 @@ pub(crate) fn bind_classifier(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindEr
     if count == 1 {
         ids.fill(1);
         finish.bases = finish.bases.first().map_or(Vec::new(), |base| vec![0.0, *base]);
-        return bind(site, &names, (2, Ids::Each(&ids)), finish, Some(classes(Kept::Second)));
+        return bind(site, &names, 2, Ids::Each(&ids), finish, Some(classes(OutputScores::Second)));
     }
     if !is_binary {
         let ids = Ids::Each(&ids);
-        return bind(site, &names, (count, ids), finish, Some(classes(Kept::All)));
+        return bind(site, &names, count, ids, finish, Some(classes(OutputScores::All)));
     }
     let (weights, _) = numbers(site, names.weights)?;
     if transform == PostTransform::None && weights.iter().any(|weight| *weight < 0.0) {
-        // Margins, which converters take for what they are: 0 is between the classes.
+        // Treats scores as margins, as converters do: the boundary between the classes is 0.
         finish.is_binary = false;
         finish.bases = finish.bases.first().map_or(Vec::new(), |base| vec![-base, *base]);
         let both = Ids::Mirrored(ids.len());
-        return bind(site, &names, (2, both), finish, Some(classes(Kept::All)));
+        return bind(site, &names, 2, both, finish, Some(classes(OutputScores::All)));
     }
     ids.fill(0);
-    bind(site, &names, (1, Ids::Each(&ids)), finish, Some(classes(Kept::All)))
+    bind(site, &names, 1, Ids::Each(&ids), finish, Some(classes(OutputScores::All)))
 }
 
-/// The targets of weights.
+/// Targets of weights.
 #[derive(Clone, Copy)]
 enum Ids<'a> {
-    /// By weight.
+    /// Target of each weight.
     Each(&'a [usize]),
-    /// All of so many weights are the second target's, and the first has them with a minus.
+    /// All weights belong to the second target, and negated to the first. Holds their number.
     Mirrored(usize),
 }
 
@@ -116,10 +116,10 @@ impl Ids<'_> {
     }
 }
 
-/// The classes, and how many scores they have.
+/// Returns the classes and the number of scores.
 fn labels(site: &Site<'_>) -> Result<(Labels, usize), BindError> {
-    match Labels::of(site, "classlabels_int64s")? {
-        // What the other class is called follows from nothing but this number.
+    match Labels::read(site, "classlabels_int64s")? {
+        // The label of the other class is only defined for this number.
         Labels::Ints(numbers) if numbers == [1] => Ok((Labels::Ints(vec![0, 1]), 1)),
         labels => match labels.len() {
             0 => {
@@ -133,7 +133,7 @@ fn labels(site: &Site<'_>) -> Result<(Labels, usize), BindError> {
     }
 }
 
-/// A list of floats, or a tensor under a longer name.
+/// Returns a list of floats, which may be a tensor under a longer name.
 fn numbers(site: &Site<'_>, name: &str) -> Result<Numbers, BindError> {
     let long = tensor(site, &format!("{name}_as_tensor"))?;
     match (site.attributes.get(name), long) {
@@ -151,7 +151,7 @@ fn numbers(site: &Site<'_>, name: &str) -> Result<Numbers, BindError> {
     }
 }
 
-/// `base_values`: none, or one for each.
+/// Returns the attribute `base_values`: none, or one for each target.
 fn bases(site: &Site<'_>, count: usize, of: &str) -> Result<Vec<f64>, BindError> {
     let (bases, _) = numbers(site, "base_values")?;
     if !bases.is_empty() && bases.len() != count {
@@ -166,7 +166,8 @@ fn bases(site: &Site<'_>, count: usize, of: &str) -> Result<Vec<f64>, BindError>
 fn bind(
     site: &Site<'_>,
     names: &Names,
-    (targets, ids): (usize, Ids<'_>),
+    targets: usize,
+    ids: Ids<'_>,
     finish: Finish,
     classes: Option<Classes>,
 ) -> Result<Box<dyn Kernel>, BindError> {
@@ -174,7 +175,7 @@ fn bind(
     if !matches!(elem, DataType::Float | DataType::Double | DataType::Int32 | DataType::Int64) {
         return site.unsupported_type(elem);
     }
-    let nodes = Nodes::of(site)?;
+    let nodes = Nodes::read(site)?;
     let (leaves, weights) = nodes.weights(site, names, ids)?;
     let ensemble = Ensemble {
         members: Vec::new(),
@@ -182,7 +183,7 @@ fn bind(
         weights,
         roots: nodes.roots()?,
         targets,
-        // Integers and 64-bit thresholds are compared as they are.
+        // Integers and 64-bit thresholds are compared without rounding.
         is_wide: nodes.is_wide || elem != DataType::Float,
         is_whole: true,
         splits: nodes.splits,
@@ -191,32 +192,34 @@ fn bind(
         let at = nodes.numbers[split];
         format!("node {} of tree {}", nodes.ids[at], nodes.trees[at])
     };
-    Found { ensemble, finish, elem: DataType::Float, classes }.kernel(site, |fault| match fault {
-        Fault::TwoWays(split) => format!("{} has two parents", name(split)),
-        Fault::NoWay(split) => format!("{} cannot be reached from its root", name(split)),
-        Fault::TooMany => "the trees have more than 2,147,483,647 nodes".to_string(),
+    ReadEnsemble { ensemble, finish, elem: DataType::Float, classes }.kernel(site, |fault| {
+        match fault {
+            Fault::TwoWays(split) => format!("{} has two parents", name(split)),
+            Fault::NoWay(split) => format!("{} cannot be reached from its root", name(split)),
+            Fault::TooMany => "the trees have more than 2,147,483,647 nodes".to_string(),
+        }
     })
 }
 
-/// The nodes of all trees.
+/// Nodes of all trees.
 struct Nodes {
     trees: Vec<i64>,
     ids: Vec<i64>,
-    /// By tree and number: where the node is listed.
+    /// Position of a node in the lists, by tree and number.
     places: HashMap<(i64, i64), usize>,
-    /// By node: which split or leaf it is.
+    /// Split or leaf of each node.
     kinds: Vec<Next>,
     splits: Vec<Split>,
-    /// By split: where it is listed.
+    /// Position of each split in the lists.
     numbers: Vec<usize>,
     is_wide: bool,
 }
 
 impl Nodes {
-    fn of(site: &Site<'_>) -> Result<Nodes, BindError> {
+    fn read(site: &Site<'_>) -> Result<Nodes, BindError> {
         let tests = modes(site)?;
         let count = tests.len();
-        let same = |name: &str, len: usize| same_length(name, len, "nodes_modes", count);
+        let same = |name: &str, len: usize| demand_length(name, len, "nodes_modes", count);
         let list = |name: &str| {
             let values = ints(site, name)?;
             same(name, values.len())?;
@@ -274,7 +277,7 @@ impl Nodes {
         Ok(made)
     }
 
-    /// The split or leaf that another node of the tree is.
+    /// Returns the split or leaf of another node of the tree.
     fn way(&self, name: &str, at: usize, id: i64) -> Result<Next, BindError> {
         let tree = self.trees[at];
         match self.places.get(&(tree, id)) {
@@ -287,8 +290,8 @@ impl Nodes {
         }
     }
 
-    /// The root of each tree: no way leads there. Trees are in the order in which they are listed
-    /// first.
+    /// Returns the root of each tree: the node that no split leads to. Trees are in the order of
+    /// their first listing.
     fn roots(&self) -> Result<Vec<Next>, BindError> {
         let leaves = self.kinds.len() - self.splits.len();
         let (mut splits, mut leaves) = (vec![false; self.splits.len()], vec![false; leaves]);
@@ -329,7 +332,7 @@ impl Nodes {
         roots.collect()
     }
 
-    /// Where the weights of each leaf begin, and targets and weights.
+    /// Returns the start of each leaf's weights, and the targets with their weights.
     fn weights(
         &self,
         site: &Site<'_>,
@@ -341,7 +344,7 @@ impl Nodes {
         for (name, len) in
             [(names.tree, trees.len()), (names.node, nodes.len()), (names.id, ids.len())]
         {
-            same_length(name, len, names.weights, weights.len())?;
+            demand_length(name, len, names.weights, weights.len())?;
         }
         let mut of_leaves = Vec::with_capacity(weights.len());
         let mut starts = vec![0; self.kinds.len() - self.splits.len() + 1];
@@ -380,7 +383,7 @@ impl Nodes {
     }
 }
 
-/// What nodes ask; nothing at leaves.
+/// Returns the test of each node; `None` for leaves.
 fn modes(site: &Site<'_>) -> Result<Vec<Option<Test>>, BindError> {
     let modes = match site.attributes.get("nodes_modes") {
         Some(AttrValue::Strings(modes)) if !modes.is_empty() => modes,

@@ -1,38 +1,38 @@
-//! `TreeEnsemble`: interior nodes and leaves in lists of their own.
+//! `TreeEnsemble`: interior nodes and leaves are separate lists.
 
 use sardonyx_kernels::trees::{Ensemble, Fault, Finish, Next, Split, Test};
 use sardonyx_tensor::DataType;
 
 use super::super::attributes::{TRANSFORMS, ints};
 use super::{
-    AGGREGATES, Found, Numbers, counted, feature, greatest, place, refuse, same_length, targets,
-    tensor,
+    AGGREGATES, Numbers, ReadEnsemble, demand_length, feature, find_numbered, greatest, place,
+    refuse, targets, tensor,
 };
 use crate::error::BindError;
 use crate::kernel::{Kernel, Site};
 
-/// `TreeEnsemble`
+/// Binds `TreeEnsemble`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let elem = site.elem(0)?;
     if !matches!(elem, DataType::Float16 | DataType::Float | DataType::Double) {
         return site.unsupported_type(elem);
     }
     let finish = Finish {
-        aggregate: counted(site, "aggregate_function", &AGGREGATES)?,
+        aggregate: find_numbered(site, "aggregate_function", &AGGREGATES)?,
         bases: Vec::new(),
-        transform: counted(site, "post_transform", &TRANSFORMS)?,
+        transform: find_numbered(site, "post_transform", &TRANSFORMS)?,
         is_binary: false,
         greatest: greatest(elem),
     };
     let ensemble = ensemble(site, elem)?;
-    Found { ensemble, finish, elem, classes: None }.kernel(site, |fault| match fault {
+    ReadEnsemble { ensemble, finish, elem, classes: None }.kernel(site, |fault| match fault {
         Fault::TwoWays(node) => format!("node {node} has two parents"),
         Fault::NoWay(node) => format!("node {node} cannot be reached from a root"),
         Fault::TooMany => "the trees have more than 2,147,483,647 nodes".to_string(),
     })
 }
 
-fn needed(site: &Site<'_>, name: &str) -> Result<Numbers, BindError> {
+fn require(site: &Site<'_>, name: &str) -> Result<Numbers, BindError> {
     match tensor(site, name)? {
         Some(numbers) => Ok(numbers),
         None => refuse!("attribute '{name}' is missing"),
@@ -41,24 +41,24 @@ fn needed(site: &Site<'_>, name: &str) -> Result<Numbers, BindError> {
 
 fn ensemble(site: &Site<'_>, elem: DataType) -> Result<Ensemble, BindError> {
     let targets = targets(site)?;
-    let (thresholds, wide_thresholds) = needed(site, "nodes_splits")?;
+    let (thresholds, wide_thresholds) = require(site, "nodes_splits")?;
     let count = thresholds.len();
-    let same = |name: &str, len: usize| same_length(name, len, "nodes_splits", count);
+    let same = |name: &str, len: usize| demand_length(name, len, "nodes_splits", count);
     let list = |name: &str| {
         let values = ints(site, name)?;
         same(name, values.len())?;
         Ok::<_, BindError>(values)
     };
-    let (modes, _) = needed(site, "nodes_modes")?;
+    let (modes, _) = require(site, "nodes_modes")?;
     same("nodes_modes", modes.len())?;
     let features = list("nodes_featureids")?;
     let missing = ints(site, "nodes_missing_value_tracks_true")?;
     if !missing.is_empty() {
         same("nodes_missing_value_tracks_true", missing.len())?;
     }
-    let (leaf_weights, _) = needed(site, "leaf_weights")?;
+    let (leaf_weights, _) = require(site, "leaf_weights")?;
     let leaf_targets = ints(site, "leaf_targetids")?;
-    same_length("leaf_targetids", leaf_targets.len(), "leaf_weights", leaf_weights.len())?;
+    demand_length("leaf_targetids", leaf_targets.len(), "leaf_weights", leaf_weights.len())?;
     let weights = leaf_targets.iter().zip(&leaf_weights).enumerate().map(|(leaf, (id, weight))| {
         Ok::<_, BindError>((place("leaf_targetids", leaf, *id, targets, "targets")?, *weight))
     });
@@ -93,7 +93,7 @@ fn ensemble(site: &Site<'_>, elem: DataType) -> Result<Ensemble, BindError> {
             feature: feature(node, features[node])?,
             test,
             threshold: thresholds[node],
-            // NaN is not equal to any threshold, whether or not it is said to count as true.
+            // NaN differs from any threshold, whatever `missing` is.
             missing: missing.get(node).is_some_and(|missing| *missing != 0)
                 || test == Test::NotEqual,
             on_true: on_true[node],
@@ -112,7 +112,7 @@ fn ensemble(site: &Site<'_>, elem: DataType) -> Result<Ensemble, BindError> {
     })
 }
 
-/// What nodes ask. Sets are in the order of the nodes that ask for members.
+/// Returns the test of each node. Sets of members are in the order of the nodes that use them.
 fn tests(modes: &[f64], members: &[f64]) -> Result<Vec<Test>, BindError> {
     let sets = members.iter().filter(|member| member.is_nan()).count();
     let asked = modes.iter().filter(|mode| **mode == 6.0).count();

@@ -19,8 +19,8 @@ fn floats(values: &[f32]) -> AttrValue<'static> {
     AttrValue::Floats(values.to_vec().into())
 }
 
-/// Attributes with some replaced, or added.
-fn with(mut all: Attributes, changes: Attributes) -> Attributes {
+/// Replaces attributes, or adds them.
+fn replace(mut all: Attributes, changes: Attributes) -> Attributes {
     for (name, value) in changes {
         all.retain(|(other, _)| *other != name);
         all.push((name, value));
@@ -28,8 +28,8 @@ fn with(mut all: Attributes, changes: Attributes) -> Attributes {
     all
 }
 
-/// Two trees in the lists of the older forms: `x0 <= 0.5 ? 1 : x1 > 2 ? 2 : 3`, and a leaf.
-fn listed() -> Attributes {
+/// Makes two trees in the lists of the older forms: `x0 <= 0.5 ? 1 : x1 > 2 ? 2 : 3`, and a leaf.
+fn older_trees() -> Attributes {
     vec![
         ("nodes_treeids", ints(&[0, 0, 0, 0, 0, 7])),
         ("nodes_nodeids", ints(&[0, 1, 2, 3, 4, 0])),
@@ -50,10 +50,10 @@ fn regressor() -> Attributes {
         ("target_ids", ints(&[0, 0, 1, 0, 1])),
         ("target_weights", floats(&[1.0, 2.0, 3.0, -3.0, 10.0])),
     ];
-    with(listed(), weights)
+    replace(older_trees(), weights)
 }
 
-/// `ids` are the classes of the weights 0.25, 0.75, -0.5 and 0.125.
+/// Makes a classifier with the weights 0.25, 0.75, -0.5 and 0.125, whose classes are `ids`.
 fn classifier(ids: &[i64], labels: (&'static str, AttrValue<'static>)) -> Attributes {
     let weights = vec![
         ("class_treeids", ints(&[0, 0, 0, 7])),
@@ -62,10 +62,10 @@ fn classifier(ids: &[i64], labels: (&'static str, AttrValue<'static>)) -> Attrib
         ("class_weights", floats(&[0.25, 0.75, -0.5, 0.125])),
         labels,
     ];
-    with(listed(), weights)
+    replace(older_trees(), weights)
 }
 
-/// Rows that lead to the first, second and third leaf, and two of NaN.
+/// Makes rows that lead to the first, second and third leaf, and two with NaN.
 fn rows() -> Tensor {
     let nan = f32::NAN;
     tensor(&[5, 2], &[0.5f32, 0.0, 0.75, 2.5, 1.0, 2.0, nan, 0.0, nan, nan])
@@ -74,7 +74,7 @@ fn rows() -> Tensor {
 #[test]
 fn regressors() {
     let max = f32::MAX;
-    // (changes, results)
+    // Columns: (changes, results).
     let table: [(Attributes, [f32; 10]); 6] = [
         (vec![], [1., 10., 2., 10., -3., 13., -3., 13., 2., 10.]),
         (
@@ -109,17 +109,17 @@ fn regressors() {
     ];
     for (changes, expected) in table {
         for version in [1, 3] {
-            let attributes = with(regressor(), changes.clone());
+            let attributes = replace(regressor(), changes.clone());
             let form = ("ai.onnx.ml", "TreeEnsembleRegressor", version);
             let found = run_of(form, &attributes, &[Some(&rows())], &[], 1).unwrap();
             assert_eq!(found[0], tensor(&[5, 2], &expected), "{changes:?}");
         }
     }
-    // Thresholds of 64 bits, and integers as they are.
+    // 64-bit thresholds, and integers without rounding.
     let between = f64::from(0.1f32) - 1e-12;
     let wide = tensor(&[6], &[between, 0.0, 16_777_217.0, 0.0, 0.0, 0.0]);
     let mut attributes =
-        with(regressor(), vec![("nodes_values_as_tensor", AttrValue::Tensor(wide))]);
+        replace(regressor(), vec![("nodes_values_as_tensor", AttrValue::Tensor(wide))]);
     attributes.retain(|(name, _)| *name != "nodes_values");
     for (x, expected) in [
         (tensor(&[1, 2], &[0.1f32, 0.0]), [-3.0f32, 13.0]),
@@ -138,9 +138,9 @@ fn classifiers() {
     let numbers = || ("classlabels_int64s", ints(&[5, -6]));
     let (three, one) =
         (("classlabels_int64s", ints(&[1, 2, 3])), ("classlabels_int64s", ints(&[1])));
-    // (ids, labels, best classes, columns, scores of the first three rows)
-    type Row<'a> = (&'a [i64], (&'static str, AttrValue<'static>), [i64; 5], usize, &'a [f32]);
-    let table: [Row<'_>; 5] = [
+    // Columns: (ids, labels, best classes, columns, scores of the first three rows).
+    type TreeRow<'a> = (&'a [i64], (&'static str, AttrValue<'static>), [i64; 5], usize, &'a [f32]);
+    let table: [TreeRow<'_>; 5] = [
         (&[0, 1, 1, 0], numbers(), [5, -6, 5, 5, -6], 2, &[0.375, 0., 0.125, 0.75, 0.125, -0.5]),
         (&[0; 4], numbers(), [-6, -6, 5, 5, -6], 2, &[-0.375, 0.375, -0.875, 0.875, 0.375, -0.375]),
         (&[1; 4], numbers(), [-6, -6, 5, 5, -6], 2, &[-0.375, 0.375, -0.875, 0.875, 0.375, -0.375]),
@@ -176,18 +176,18 @@ fn one_column_of_weights_for_two_classes() {
     let mixed = || ("class_weights", floats(&[0.25, 0.75, -0.5, 0.125]));
     let positive = || ("class_weights", floats(&[0.25, 0.75, 0.5, 0.125]));
     let base = |value| ("base_values", floats(&[value]));
-    // (changes, best classes, scores of the first two rows)
+    // Columns: (changes, best classes, scores of the first two rows).
     let table: [(Attributes, [i64; 5], [f32; 4]); 4] = [
-        // What cannot be negative is a probability: 1/2 is between the classes.
+        // Scores that cannot be negative are probabilities: the boundary is 1/2.
         (vec![positive()], [5, -6, -6, -6, -6], [0.625, 0.375, 0.125, 0.875]),
         (vec![positive(), base(0.25)], [-6; 5], [0.375, 0.625, -0.125, 1.125]),
-        // What can is a margin: 0 is.
+        // Scores that can be negative are margins: the boundary is 0.
         (vec![mixed()], [-6, -6, 5, 5, -6], [-0.375, 0.375, -0.875, 0.875]),
         (vec![mixed(), base(-0.5)], [5, -6, 5, 5, -6], [0.125, -0.125, -0.375, 0.375]),
     ];
     for (changes, best, scores) in table {
         let labels = ("classlabels_int64s", ints(&[5, -6]));
-        let attributes = with(classifier(&[0; 4], labels), changes);
+        let attributes = replace(classifier(&[0; 4], labels), changes);
         let form = ("ai.onnx.ml", "TreeEnsembleClassifier", 3);
         let found = run_of(form, &attributes, &[Some(&rows())], &[], 2).unwrap();
         assert_eq!(found[0], tensor(&[5], &best), "{attributes:?}");
@@ -195,7 +195,8 @@ fn one_column_of_weights_for_two_classes() {
     }
 }
 
-/// The same trees in the lists of version 5, but that the second is `x1 in {2, -0.0} ? 10 : 20`.
+/// Makes the trees of [`older_trees`] in the lists of version 5, but the second is `x1 in {2, -0.0}
+/// ? 10 : 20`.
 fn newest() -> Attributes {
     let members = tensor(&[3], &[2.0f32, -0.0, f32::NAN]);
     vec![
@@ -222,7 +223,7 @@ fn version_5() {
     assert_eq!(found[0], tensor(&[5, 2], &[1f32, 10., 2., 20., 0., 13., 0., 13., 2., 20.]));
     // NaN is not equal to 2.
     let modes = AttrValue::Tensor(tensor(&[3], &[0u8, 5, 6]));
-    let attributes = with(
+    let attributes = replace(
         newest(),
         vec![("nodes_modes", modes), ("nodes_missing_value_tracks_true", ints(&[0, 0, 1]))],
     );
@@ -233,7 +234,7 @@ fn version_5() {
     assert_eq!(found[0].dims(), [0, 2]);
 }
 
-/// An operator, a change of its attributes, and the fact that stands against it.
+/// Operator, a change of its attributes, and the expected error.
 type Refusal = (&'static str, (&'static str, AttrValue<'static>), &'static str);
 
 #[track_caller]
@@ -247,7 +248,7 @@ fn check_refusals(table: Vec<Refusal>) {
             }
             _ => (newest(), 5, 1),
         };
-        let attributes = with(attributes, vec![change]);
+        let attributes = replace(attributes, vec![change]);
         let form = ("ai.onnx.ml", op, version);
         let found = run_of(form, &attributes, &[Some(&rows())], &[], outputs);
         assert_eq!(found.unwrap_err(), refusal, "{op}");

@@ -1,8 +1,8 @@
-//! Attention: heads in front of rows or packed into the last axis, a mask, a window, keys and
-//! values of earlier calls.
+//! Attention with heads on an axis or packed into the last one, masks, windows, and cached keys and
+//! values.
 //!
-//! Heads are told apart by strides, so nothing moves before the kernel runs, and where only a
-//! change of axes follows, it writes its output in that order.
+//! Strides select heads, so no element moves before the kernel runs. If only a permutation of axes
+//! follows, the kernel writes its output in that order.
 
 use bytemuck::Pod;
 use sardonyx_kernels::attention::{
@@ -31,30 +31,29 @@ const PRESENT_VALUE: usize = 2;
 const SCORES: usize = 3;
 
 struct Attention {
-    /// Of queries and keys, and of what is computed from them.
+    /// Type of queries, keys, and values computed from them.
     elem: DataType,
     value_elem: DataType,
-    /// Heads packed into the last axis of queries, and of keys and values; 0 where there is an axis
-    /// for them.
+    /// Heads packed into the last axis of queries, and of keys and values; 0 if they have an axis.
     packed: [usize; 2],
     scale: Option<f64>,
     softcap: f64,
     is_causal: bool,
-    /// How many keys to the left and to the right a query sees.
+    /// Number of keys to the left and to the right that a query attends to.
     limits: [Option<usize>; 2],
     stage: Stage,
     blind_is_zero: bool,
-    /// Order of the axes of the output, of batch, head, row and feature.
+    /// Order of the output's axes among batch, head, row and feature.
     order: Option<Dims>,
 }
 
-/// `Attention`
+/// Lowers `Attention`.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let operands = site.operands();
     Ok(Op::Attention(Box::new(program::Attention { operands, permute: None })))
 }
 
-/// The kernel, which writes its output in the order of axes that `attention` says.
+/// Selects the kernel, which writes its output in the order of axes of `attention`.
 pub(crate) fn select(
     site: &Site<'_>,
     attention: &program::Attention,
@@ -63,7 +62,7 @@ pub(crate) fn select(
     let elem = site.elem(0)?;
     for index in 0..3 {
         let other = site.elem(index)?;
-        // Values may have a type of their own.
+        // Values may have another type.
         if !matches!(other, Float | Double | Float16 | Bfloat16) || index < 2 && other != elem {
             return site.unsupported_type(other);
         }
@@ -106,14 +105,14 @@ pub(crate) fn select(
 
 /// Dimensions and strides of an operand with an axis for heads.
 #[derive(Clone, Copy, Debug)]
-struct Form {
-    /// Batch, heads, rows, features.
+struct HeadsLayout {
+    /// Batch, heads, rows and features.
     dims: [usize; 4],
     strides: [usize; 4],
 }
 
-impl Form {
-    fn new(view: &TensorView<'_>, packed: usize, name: &str) -> Result<Form, KernelError> {
+impl HeadsLayout {
+    fn new(view: &TensorView<'_>, packed: usize, name: &str) -> Result<HeadsLayout, KernelError> {
         let Ok(strides) = view
             .strides()
             .iter()
@@ -124,9 +123,9 @@ impl Form {
         };
         match (view.dims(), &strides[..]) {
             (&[b, h, r, f], &[sb, sh, sr, sf]) => {
-                Ok(Form { dims: [b, h, r, f], strides: [sb, sh, sr, sf] })
+                Ok(HeadsLayout { dims: [b, h, r, f], strides: [sb, sh, sr, sf] })
             }
-            (&[b, r, f], &[sb, sr, sf]) if packed > 0 && f % packed == 0 => Ok(Form {
+            (&[b, r, f], &[sb, sr, sf]) if packed > 0 && f % packed == 0 => Ok(HeadsLayout {
                 dims: [b, packed, r, f / packed],
                 strides: [sb, f / packed * sf, sr, sf],
             }),
@@ -137,26 +136,25 @@ impl Form {
         }
     }
 
-    fn dense(dims: [usize; 4]) -> Form {
+    fn dense(dims: [usize; 4]) -> HeadsLayout {
         let strides = shape::strides(&dims);
-        Form { dims, strides: std::array::from_fn(|axis| strides[axis] as usize) }
+        HeadsLayout { dims, strides: std::array::from_fn(|axis| strides[axis] as usize) }
     }
 }
 
 /// Elements with their form.
-struct Part<'a, T> {
+struct HeadsElements<'a, T> {
     data: Contents<'a, T>,
-    form: Form,
+    form: HeadsLayout,
 }
 
-impl<T: Pod> Part<'_, T> {
+impl<T: Pod> HeadsElements<'_, T> {
     fn heads(&self) -> Heads<'_, T> {
         Heads { data: &self.data, strides: self.form.strides }
     }
 }
 
-/// How elements of an operand are had: as they lie where the type is that of the kernel, else
-/// converted.
+/// Loads operands: in place if they have the kernel's type, else converted.
 trait Operands: Element + Math {
     fn load<'a>(
         call: &Call<'_>,
@@ -203,35 +201,35 @@ fn part<'a, T: Operands>(
     index: usize,
     packed: usize,
     name: &str,
-) -> Result<Part<'a, T>, KernelError> {
+) -> Result<HeadsElements<'a, T>, KernelError> {
     let view = call.tensor(index)?;
     let (data, as_it_lies) = T::load(call, view)?;
-    let mut form = Form::new(view, packed, name)?;
+    let mut form = HeadsLayout::new(view, packed, name)?;
     if !as_it_lies {
-        // Converted elements are dense under the dimensions of the input.
+        // Converted elements are dense.
         let dense = TensorView::from_slice(view.dims(), &data)?;
-        form = Form::new(&dense, packed, name)?;
+        form = HeadsLayout::new(&dense, packed, name)?;
     }
-    Ok(Part { data, form })
+    Ok(HeadsElements { data, form })
 }
 
-/// Earlier keys or values with the new ones after them, dense.
-fn joined<T: Operands>(
+/// Appends new keys or values to cached ones, into dense memory.
+fn append<T: Operands>(
     call: &Call<'_>,
-    past: &Part<'_, T>,
-    new: &Part<'_, T>,
-) -> Result<Part<'static, T>, KernelError> {
+    past: &HeadsElements<'_, T>,
+    new: &HeadsElements<'_, T>,
+) -> Result<HeadsElements<'static, T>, KernelError> {
     let ([b, h, old, f], [b2, h2, rows, f2]) = (past.form.dims, new.form.dims);
     if [b, h, f] != [b2, h2, f2] {
         fail!("{:?} of earlier calls does not match {:?}", past.form.dims, new.form.dims);
     }
-    let form = Form::dense([b, h, old + rows, f]);
+    let form = HeadsLayout::dense([b, h, old + rows, f]);
     let mut data = call.scratch::<T>(b * h * (old + rows) * f)?;
     for (part, start) in [(past, 0), (new, old)] {
         let [_, _, rows, _] = part.form.dims;
         for index in 0..b * h * rows {
             let (row, head, batch) = (index % rows, index / rows % h, index / rows / h);
-            let at = |form: &Form, row: usize| {
+            let at = |form: &HeadsLayout, row: usize| {
                 batch * form.strides[0] + head * form.strides[1] + row * form.strides[2]
             };
             let (from, to) = (at(&part.form, row), at(&form, start + row));
@@ -240,16 +238,16 @@ fn joined<T: Operands>(
             }
         }
     }
-    Ok(Part { data: Contents::Made(data), form })
+    Ok(HeadsElements { data: Contents::Made(data), form })
 }
 
-/// A mask by batch, head, query and key.
+/// Mask by batch, head, query and key.
 enum Hidden<'a, T> {
-    Add(Part<'a, T>),
-    Keep(Part<'a, u8>),
+    Add(HeadsElements<'a, T>),
+    Keep(HeadsElements<'a, u8>),
 }
 
-/// Computes one attention into memory with these strides.
+/// Function that computes one attention into memory with the given strides.
 type Compute<T> = fn(&Exec<'_>, &Job<'_, T>, &mut [T], [usize; 4]) -> Result<(), Ended>;
 
 impl Attention {
@@ -265,10 +263,10 @@ impl Attention {
         if call.has_input(PAST_KEY) {
             let old = part::<T>(call, PAST_KEY, 0, "past_key")?;
             past = old.form.dims[2];
-            k = joined(call, &old, &k)?;
+            k = append(call, &old, &k)?;
         }
         if call.has_input(PAST_VALUE) {
-            v = joined(call, &part::<T>(call, PAST_VALUE, 0, "past_value")?, &v)?;
+            v = append(call, &part::<T>(call, PAST_VALUE, 0, "past_value")?, &v)?;
         }
         let sizes = sizes(q.form.dims, k.form.dims, v.form.dims)?;
         let mask = mask::<T>(call, sizes)?;
@@ -276,8 +274,8 @@ impl Attention {
             [(PRESENT_KEY, &k, self.elem), (PRESENT_VALUE, &v, self.value_elem)]
         {
             if call.has_output(index) {
-                let elements = dense(call, part)?;
-                give(call, index, elem, &part.form.dims, &elements)?;
+                let elements = copy_dense(call, part)?;
+                write_output(call, index, elem, &part.form.dims, &elements)?;
             }
         }
         let job = Job {
@@ -294,7 +292,7 @@ impl Attention {
             window: self.window(past as isize),
             blind_is_zero: self.blind_is_zero,
         };
-        let jobs = self.of_lengths(call, job)?;
+        let jobs = self.split_by_length(call, job)?;
         let (dims, strides) = self.output(sizes, call.tensor(0)?.rank());
         let exec = call.exec;
         let row = sizes.heads * sizes.queries * sizes.keys;
@@ -305,7 +303,7 @@ impl Attention {
             for (index, job) in jobs.iter().enumerate() {
                 let y = y.get_mut(index * strides[0]..).unwrap_or_default();
                 if has_scores {
-                    // A job of fewer keys than there are leaves the rest of each row as it is.
+                    // A job with fewer keys leaves the rest of each row unchanged.
                     let wanted = (self.stage, &mut scores[index * row..], sizes.keys);
                     attention_plain(job, y, strides, Some(wanted));
                 } else {
@@ -319,17 +317,17 @@ impl Attention {
         } else {
             let mut y = call.scratch::<T>(dims.iter().product())?;
             fill(&mut y)?;
-            give(call, 0, self.elem, &dims, &y)?;
+            write_output(call, 0, self.elem, &dims, &y)?;
         }
         if has_scores {
             let dims = [sizes.batch, sizes.heads, sizes.queries, sizes.keys];
-            give(call, SCORES, self.elem, &dims, &scores)?;
+            write_output(call, SCORES, self.elem, &dims, &scores)?;
         }
         Ok(())
     }
 
-    /// The keys that a query sees, counted from its own number, when `outside` keys come before
-    /// those of this call.
+    /// Returns the range of keys that a query attends to, relative to its own number, after
+    /// `outside` keys of earlier calls.
     fn window(&self, outside: isize) -> (isize, isize) {
         let [left, right] = self.limits;
         let reach = |keys: usize| isize::try_from(keys).unwrap_or(isize::MAX);
@@ -338,9 +336,9 @@ impl Attention {
         (first, if self.is_causal { last.min(outside) } else { last })
     }
 
-    /// With a cache that is kept outside, each element of the batch is an attention of its own
-    /// length.
-    fn of_lengths<'j, T: Operands>(
+    /// Splits a job by batch element if the cache is external, as each element then has a length of
+    /// its own.
+    fn split_by_length<'j, T: Operands>(
         &self,
         call: &Call<'_>,
         job: Job<'j, T>,
@@ -372,7 +370,7 @@ impl Attention {
         Ok(valid.iter().enumerate().map(one).collect())
     }
 
-    /// Dimensions of the output, and its strides by batch, head, query and feature.
+    /// Returns the dimensions of the output, and its strides by batch, head, query and feature.
     fn output(&self, sizes: Sizes, rank: usize) -> (Dims, [usize; 4]) {
         let Sizes { batch, heads, queries, value_features, .. } = sizes;
         if rank == 3 {
@@ -409,8 +407,7 @@ fn sizes(q: [usize; 4], k: [usize; 4], v: [usize; 4]) -> Result<Sizes, KernelErr
     Ok(Sizes { batch, heads, shared_heads, queries, keys, features, value_features })
 }
 
-/// The mask, if there is one, broadcast to all scores. One with fewer columns than there are keys
-/// hides the others.
+/// Returns the mask, if there is one, broadcast to all scores. Keys beyond its columns are hidden.
 fn mask<'a, T: Operands>(
     call: &Call<'a>,
     sizes: Sizes,
@@ -419,30 +416,30 @@ fn mask<'a, T: Operands>(
         return Ok(None);
     };
     let all = [sizes.batch, sizes.heads, sizes.queries, sizes.keys];
-    let broadcast = |dims: &[usize], strides: &[isize]| -> Result<Form, KernelError> {
-        let Some(steps) = Layout { offset: 0, strides: strides.into() }.repeated(dims, &all) else {
+    let broadcast = |dims: &[usize], strides: &[isize]| -> Result<HeadsLayout, KernelError> {
+        let Some(steps) = Layout { offset: 0, strides: strides.into() }.broadcast(dims, &all)
+        else {
             fail!("the mask has dimensions {dims:?}, which do not broadcast to the scores {all:?}");
         };
         let strides = std::array::from_fn(|axis| steps.strides[axis] as usize);
-        Ok(Form { dims: all, strides })
+        Ok(HeadsLayout { dims: all, strides })
     };
     let dims = view.dims();
     let (columns, rows) =
         dims.split_last().map_or((1, 1), |(columns, outer)| (*columns, outer.iter().product()));
     let is_short = !dims.is_empty() && columns < sizes.keys;
-    let lines = [rows, columns];
     if view.data_type() == DataType::Bool {
         let bytes = moves::dense(call, view)?;
         let (dims, data) = if is_short {
-            let long = lengthened(call, &bytes, lines, sizes.keys, 0)?;
-            (widened(dims, sizes.keys), Contents::Made(long))
+            let long = extend_rows(call, &bytes, rows, columns, sizes.keys, 0)?;
+            (with_columns(dims, sizes.keys), Contents::Made(long))
         } else {
             (dims.into(), bytes)
         };
         let form = broadcast(&dims, &shape::strides(&dims))?;
-        return Ok(Some(Hidden::Keep(Part { data, form })));
+        return Ok(Some(Hidden::Keep(HeadsElements { data, form })));
     }
-    // A mask of another type or of fewer columns is copied, converted and lengthened.
+    // A mask of another type or with fewer columns is copied, converted and extended.
     let bytes = moves::dense(call, view)?;
     let data = if view.data_type() == T::DATA_TYPE {
         match bytes {
@@ -462,16 +459,16 @@ fn mask<'a, T: Operands>(
     };
     let (dims, data) = if is_short {
         let minus_inf = T::from_f64(f64::NEG_INFINITY);
-        let long = lengthened(call, &data, lines, sizes.keys, minus_inf)?;
-        (widened(dims, sizes.keys), Contents::Made(long))
+        let long = extend_rows(call, &data, rows, columns, sizes.keys, minus_inf)?;
+        (with_columns(dims, sizes.keys), Contents::Made(long))
     } else {
         (dims.into(), data)
     };
     let form = broadcast(&dims, &shape::strides(&dims))?;
-    Ok(Some(Hidden::Add(Part { data, form })))
+    Ok(Some(Hidden::Add(HeadsElements { data, form })))
 }
 
-fn widened(dims: &[usize], keys: usize) -> Dims {
+fn with_columns(dims: &[usize], keys: usize) -> Dims {
     let mut widened = Dims::from(dims);
     if let Some(last) = widened.last_mut() {
         *last = keys;
@@ -479,11 +476,12 @@ fn widened(dims: &[usize], keys: usize) -> Dims {
     widened
 }
 
-/// Rows of elements made `keys` long, which is more than 0.
-fn lengthened<T: Pod>(
+/// Extends rows to `keys` elements, at least 1.
+fn extend_rows<T: Pod>(
     call: &Call<'_>,
     data: &[T],
-    [rows, columns]: [usize; 2],
+    rows: usize,
+    columns: usize,
     keys: usize,
     with: T,
 ) -> Result<Scratch<T>, KernelError> {
@@ -496,8 +494,11 @@ fn lengthened<T: Pod>(
     Ok(long)
 }
 
-/// All elements in order.
-fn dense<T: Operands>(call: &Call<'_>, part: &Part<'_, T>) -> Result<Scratch<T>, KernelError> {
+/// Copies all elements in row-major order.
+fn copy_dense<T: Operands>(
+    call: &Call<'_>,
+    part: &HeadsElements<'_, T>,
+) -> Result<Scratch<T>, KernelError> {
     let ([b, h, rows, f], strides) = (part.form.dims, part.form.strides);
     let mut elements = call.scratch::<T>(b * h * rows * f)?;
     for (index, to) in elements.chunks_mut(f.max(1)).enumerate() {
@@ -510,8 +511,8 @@ fn dense<T: Operands>(call: &Call<'_>, part: &Part<'_, T>) -> Result<Scratch<T>,
     Ok(elements)
 }
 
-/// Gives an output that was computed in another place.
-fn give<T: Operands>(
+/// Writes an output that was computed in other memory.
+fn write_output<T: Operands>(
     call: &mut Call<'_>,
     index: usize,
     elem: DataType,
@@ -526,7 +527,7 @@ fn give<T: Operands>(
 
 impl Kernel for Attention {
     fn memory(&self) -> MemoryRules {
-        MemoryRules { strided: Inputs::at(&[0, 1, 2, MASK]), ..MemoryRules::default() }
+        MemoryRules { strided: Inputs::from_positions(&[0, 1, 2, MASK]), ..MemoryRules::default() }
     }
 
     fn describe(&self) -> String {

@@ -1,4 +1,4 @@
-//! Attention and what goes with it.
+//! RotaryEmbedding: rotates pairs of features by their position.
 
 use std::marker::PhantomData;
 
@@ -10,7 +10,7 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
 
-/// `RotaryEmbedding`
+/// Binds `RotaryEmbedding`.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let size = |name: &str, size: i64| match usize::try_from(size) {
         Ok(size) => Ok(size),
@@ -29,15 +29,15 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 
 struct RotaryEmbedding<T> {
     interleaved: bool,
-    /// Heads that are packed into the last axis of an input of rank 3.
+    /// Heads packed into the last axis of an input of rank 3.
     heads: usize,
-    /// Features that turn; 0 for all.
+    /// Number of rotated features; 0 for all.
     rotated: usize,
     elements: PhantomData<fn() -> T>,
 }
 
 impl<T> RotaryEmbedding<T> {
-    /// Sizes of batch, length, and what the loops walk over.
+    /// Returns batch, length, and the sizes of the loops.
     fn layout(&self, dims: &[usize]) -> Result<(usize, usize, [usize; 4]), KernelError> {
         match *dims {
             [batch, heads, length, features] => {
@@ -68,7 +68,7 @@ impl<T: Element + FloatLoops> Kernel for RotaryEmbedding<T> {
         if cos_dims != sin_dims {
             fail!("the caches have different dimensions, {cos_dims:?} and {sin_dims:?}");
         }
-        // One batch stands for all.
+        // A single batch is broadcast.
         let for_tokens =
             |found: &[usize]| matches!(*found, [b, l] if l == length && (b == batch || b == 1));
         let (columns, positions) = match (cos_dims, call.maybe_slice::<i64>(3)?) {
@@ -118,7 +118,8 @@ mod tests {
 
     use crate::ops::testing::{run, tensor};
 
-    /// Position 0 does not turn, position 1 turns by a quarter, position 2 by half.
+    /// Makes cosines and sines that rotate position 0 not at all, position 1 by a quarter turn and
+    /// position 2 by half a turn.
     fn caches() -> (Tensor, Tensor) {
         (tensor(&[3, 1], &[1f32, 0.0, -1.0]), tensor(&[3, 1], &[0f32, 1.0, 0.0]))
     }

@@ -1,4 +1,4 @@
-//! A call of a recurrent layer: what it is given, and the memory that it works in.
+//! Inputs and scratch memory of a call of a recurrent layer.
 
 use sardonyx_kernels::gemm::{MatRef, PackedB, Storage};
 use sardonyx_kernels::recurrent::{
@@ -8,20 +8,20 @@ use sardonyx_kernels::{Exec, RecurrentLoops};
 use sardonyx_tensor::{DataType, Element};
 use smallvec::SmallVec;
 
-use super::settings::Kind;
-use super::sizes::{Sizes, elements, lengths};
+use super::settings::CellKind;
+use super::sizes::{RecurrentSizes, elements, lengths};
 use super::{B, INITIAL_C, INITIAL_H, PEEPHOLES, R, Recurrent, W, X};
 use crate::error::{KernelError, fail};
 use crate::kernel::Call;
 use crate::ops::narrow::{narrow, widen};
 use crate::scratch::{Contents, Scratch};
 
-/// A type that layers are computed in.
-pub(super) trait Wide: Element + RecurrentLoops {
+/// Type that layers are computed in.
+pub(super) trait WideElement: Element + RecurrentLoops {
     /// Returns an input's elements.
     fn read<'a>(call: &Call<'a>, index: usize) -> Result<Contents<'a, Self>, KernelError>;
 
-    /// Gives an output.
+    /// Writes an output.
     fn write(
         call: &mut Call<'_>,
         index: usize,
@@ -34,7 +34,7 @@ pub(super) trait Wide: Element + RecurrentLoops {
     fn pack(call: &Call<'_>, matrix: MatRef<'_, Self>) -> Result<Option<PackedB>, KernelError>;
 }
 
-impl Wide for f32 {
+impl WideElement for f32 {
     fn read<'a>(call: &Call<'a>, index: usize) -> Result<Contents<'a, f32>, KernelError> {
         let view = call.tensor(index)?;
         match view.data_type() {
@@ -60,7 +60,7 @@ impl Wide for f32 {
     }
 }
 
-impl Wide for f64 {
+impl WideElement for f64 {
     fn read<'a>(call: &Call<'a>, index: usize) -> Result<Contents<'a, f64>, KernelError> {
         Ok(Contents::Borrowed(call.slice(index)?))
     }
@@ -81,42 +81,42 @@ impl Wide for f64 {
     }
 }
 
-/// What a call is given.
-pub(super) struct Given<'k, 'a, T: Wide> {
+/// Inputs of a call.
+pub(super) struct RecurrentOperands<'k, 'a, T: WideElement> {
     of: &'k Recurrent,
     exec: &'a Exec<'a>,
-    pub(super) sizes: Sizes,
+    pub(super) sizes: RecurrentSizes,
     x: Contents<'a, T>,
-    /// Where they are not packed.
+    /// Weights that are not packed.
     w: Option<Contents<'a, T>>,
     r: Option<Contents<'a, T>>,
     b: Option<Contents<'a, T>>,
     peepholes: Option<Contents<'a, T>>,
     lengths: Option<Scratch<usize>>,
-    /// The weights of states that are not constant, packed for the time of the call.
+    /// Recurrent weights that are not constant, packed for the time of the call.
     packed: SmallVec<[Option<PackedB>; 2]>,
 }
 
-/// The memory of a call, taken before the first product.
+/// Scratch memory of a call, allocated before the first product.
 pub(super) struct Work<T> {
-    /// By direction, then by sequence.
+    /// Hidden states by direction, then by sequence.
     pub(super) h: Scratch<T>,
-    /// Empty if the layer has none.
+    /// Cell states; empty if the layer has none.
     pub(super) c: Scratch<T>,
-    /// What is added to the product of the input, for each direction that is computed at once.
+    /// Biases added to the product of the input, for each direction that is computed concurrently.
     bias: Scratch<T>,
-    /// The product of the input with the weights of each direction that is computed at once.
+    /// Product of the input with the weights of each direction that is computed concurrently.
     product: Scratch<T>,
     scratch: Scratch<T>,
 }
 
-impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
+impl<'k, 'a, T: WideElement> RecurrentOperands<'k, 'a, T> {
     pub(super) fn new(of: &'k Recurrent, call: &Call<'a>) -> Result<Self, KernelError> {
         let sizes = of.sizes(call)?;
         let maybe = |index: usize, is_read: bool| {
             (is_read && call.has_input(index)).then(|| T::read(call, index)).transpose()
         };
-        let mut given = Given {
+        let mut given = RecurrentOperands {
             of,
             exec: call.exec,
             sizes,
@@ -128,7 +128,7 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
             lengths: lengths(call, &sizes)?,
             packed: SmallVec::new(),
         };
-        // A single product packs what it wants to by itself.
+        // A product packs its operand by itself if there is only one step.
         if sizes.steps > 1 && of.state_weights.is_none() {
             for direction in 0..sizes.directions {
                 for product in 0..of.settings.kind.products().len() {
@@ -142,16 +142,16 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
     }
 
     fn rows_of_x(&self) -> MatRef<'_, T> {
-        let Sizes { steps, batch, input, .. } = self.sizes;
+        let RecurrentSizes { steps, batch, input, .. } = self.sizes;
         MatRef::row_major(&self.x, steps * batch, input)
     }
 
-    /// The weights of the input for a direction, transposed.
+    /// Returns the input weights of a direction, transposed.
     fn input_weights(&self, direction: usize) -> Result<T::Right<'_>, KernelError> {
-        let Sizes { gates, hidden, input, .. } = self.sizes;
+        let RecurrentSizes { gates, hidden, input, .. } = self.sizes;
         let rows = gates * hidden;
         if let Some(weights) = &self.of.input_weights {
-            return packed::<T>(weights.packed[direction].panels()?);
+            return as_right::<T>(weights.packed[direction].panels()?);
         }
         match self.w.as_deref() {
             Some(w) => {
@@ -161,10 +161,10 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
         }
     }
 
-    /// The weights of the state for one of the products of a direction, transposed, where no
-    /// session has packed them.
+    /// Returns the recurrent weights of one product of a direction, transposed, if the session has
+    /// not packed them.
     fn plain_state(&self, direction: usize, product: usize) -> Option<MatRef<'_, T>> {
-        let Sizes { gates, hidden, .. } = self.sizes;
+        let RecurrentSizes { gates, hidden, .. } = self.sizes;
         let products = self.of.settings.kind.products();
         let before: usize = products[..product].iter().sum();
         let start = (direction * gates + before) * hidden * hidden;
@@ -173,15 +173,15 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
         Some(MatRef::col_major(weights, hidden, rows))
     }
 
-    /// The weights of the state for one of the products of a direction.
+    /// Returns the recurrent weights of one product of a direction.
     fn state_weights(&self, direction: usize, product: usize) -> Result<T::Right<'_>, KernelError> {
         let products = self.of.settings.kind.products();
         let at = direction * products.len() + product;
         if let Some(weights) = &self.of.state_weights {
-            return packed::<T>(weights.packed[at].panels()?);
+            return as_right::<T>(weights.packed[at].panels()?);
         }
         if let Some(Some(made)) = self.packed.get(at) {
-            return packed::<T>(made);
+            return as_right::<T>(made);
         }
         match self.plain_state(direction, product) {
             Some(plain) => Ok(T::plain(plain)),
@@ -190,14 +190,14 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
     }
 
     fn layer(&self, direction: usize) -> Result<Layer<'_, T>, KernelError> {
-        let Sizes { gates, hidden, .. } = self.sizes;
+        let RecurrentSizes { gates, hidden, .. } = self.sizes;
         let functions = &self.of.settings.directions[direction].functions;
         let state = self.state_weights(direction, 0)?;
         let cell = match (self.of.settings.kind, &functions[..]) {
-            (Kind::Rnn, &[function]) => Cell::Plain { function, state },
-            (Kind::Gru { linear_before_reset }, &[f, g]) => {
+            (CellKind::Rnn, &[function]) => Cell::Plain { function, state },
+            (CellKind::Gru { linear_before_reset }, &[f, g]) => {
                 let candidate = if linear_before_reset {
-                    // The last rows of R's half of the biases.
+                    // Biases of the candidate gate, the last rows of the recurrent half.
                     let b = self.b.as_deref().map(|b| row_of(b, direction, 2 * gates * hidden));
                     Candidate::ResetLast { state, bias: b.map(|b| &b[5 * hidden..]) }
                 } else {
@@ -205,7 +205,7 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
                 };
                 Cell::Gated { functions: [f, g], candidate }
             }
-            (Kind::Lstm { input_forget: coupled }, &[f, g, q]) => {
+            (CellKind::Lstm { input_forget: coupled }, &[f, g, q]) => {
                 let peepholes = self.peepholes.as_deref();
                 let peepholes = peepholes.map(|p| row_of(p, direction, 3 * hidden));
                 Cell::Memory { functions: [f, g, q], state, peepholes, coupled }
@@ -215,16 +215,16 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
         Ok(Layer { cell, clip: self.of.settings.clip.map(|clip| T::from_f64(f64::from(clip))) })
     }
 
-    /// What is added to the input's product: both biases, but for one that the reset gate is
-    /// multiplied with.
+    /// Adds up the biases of the input's product: both halves, except one that the reset gate
+    /// multiplies. Returns whether there are any.
     fn add_biases(&self, direction: usize, bias: &mut [T]) -> bool {
-        let Sizes { gates, hidden, .. } = self.sizes;
+        let RecurrentSizes { gates, hidden, .. } = self.sizes;
         let width = gates * hidden;
         let Some(b) = &self.b else { return false };
         let (of_input, of_state) = row_of(b, direction, 2 * width).split_at(width);
         bias.copy_from_slice(of_input);
         let with_state = match self.of.settings.kind {
-            Kind::Gru { linear_before_reset: true } => 2 * hidden,
+            CellKind::Gru { linear_before_reset: true } => 2 * hidden,
             _ => width,
         };
         for (bias, other) in bias.iter_mut().zip(&of_state[..with_state]) {
@@ -234,23 +234,23 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
     }
 
     fn sequences(&self) -> Sequences<'_> {
-        let Sizes { steps, batch, hidden, .. } = self.sizes;
+        let RecurrentSizes { steps, batch, hidden, .. } = self.sizes;
         Sequences { steps, batch, hidden, lengths: self.lengths.as_deref() }
     }
 
-    /// Returns the number of directions whose products of the input are there at the same time: all
-    /// that threads may go through side by side.
+    /// Returns the number of directions whose input products exist at the same time: all that
+    /// threads may compute concurrently.
     fn at_once(&self) -> usize {
         if self.exec.pool.threads() > 1 { self.sizes.directions } else { 1 }
     }
 
-    /// Goes through the steps of all directions.
+    /// Runs the steps of all directions.
     pub(super) fn run(
         &self,
         work: &mut Work<T>,
         mut y: Option<&mut [T]>,
     ) -> Result<(), KernelError> {
-        let Sizes { directions, gates, batch, hidden, .. } = self.sizes;
+        let RecurrentSizes { directions, gates, batch, hidden, .. } = self.sizes;
         let (width, states) = (gates * hidden, batch * hidden);
         if states == 0 {
             return Ok(());
@@ -289,15 +289,18 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
     }
 }
 
-impl<T: Wide> Work<T> {
-    pub(super) fn new(given: &Given<'_, '_, T>, call: &Call<'_>) -> Result<Work<T>, KernelError> {
-        let Sizes { gates, batch, hidden, .. } = given.sizes;
-        let is_lstm = matches!(given.of.settings.kind, Kind::Lstm { .. });
+impl<T: WideElement> Work<T> {
+    pub(super) fn new(
+        given: &RecurrentOperands<'_, '_, T>,
+        call: &Call<'_>,
+    ) -> Result<Work<T>, KernelError> {
+        let RecurrentSizes { gates, batch, hidden, .. } = given.sizes;
+        let is_lstm = matches!(given.of.settings.kind, CellKind::Lstm { .. });
         let h = initial(call, INITIAL_H, given.sizes)?;
         let c = if is_lstm { initial(call, INITIAL_C, given.sizes)? } else { call.scratch(0)? };
         let at_once = given.at_once();
         let bias = call.scratch(at_once * gates * hidden)?;
-        // All directions take the same.
+        // All directions take equally many steps.
         let cell = given.layer(0)?.cell;
         let (sequences, rows) = (given.sequences(), given.sizes.rows_of_x());
         let mut steps = 0;
@@ -310,36 +313,34 @@ impl<T: Wide> Work<T> {
         let scratch = call.scratch(at_once.saturating_mul(cell.scratch_len(batch, hidden)))?;
         let of_input = T::product_scratch(call.exec, given.rows_of_x(), given.input_weights(0)?);
         let state = MatRef::row_major(&h[..batch * hidden], batch, hidden);
-        let of_state = |product| {
-            let weights = given.state_weights(0, product)?;
-            Ok::<_, KernelError>(T::product_scratch(call.exec, state, weights))
-        };
         let mut most = of_input;
         for product in 0..given.of.settings.kind.products().len() {
-            most = most.max(of_state(product)?);
+            let weights = given.state_weights(0, product)?;
+            most = most.max(T::product_scratch(call.exec, state, weights));
         }
         call.reserve(most)?;
         Ok(Work { h, c, bias, product, scratch })
     }
 }
 
-/// Row `index` of rows of `len` elements.
+/// Returns row `index` of rows of `len` elements.
 fn row_of<T>(rows: &[T], index: usize, len: usize) -> &[T] {
     &rows[index * len..][..len]
 }
 
-fn packed<T: RecurrentElement>(matrix: &PackedB) -> Result<T::Right<'_>, KernelError> {
+fn as_right<T: RecurrentElement>(matrix: &PackedB) -> Result<T::Right<'_>, KernelError> {
     match T::packed(matrix) {
         Some(right) => Ok(right),
         None => fail!("this type has no packed form"),
     }
 }
 
-/// The states that an input gives, by direction and then by sequence; zeros without.
-fn initial<T: Wide>(
+/// Returns the initial states of an input, by direction and then by sequence; zeros without the
+/// input.
+fn initial<T: WideElement>(
     call: &Call<'_>,
     index: usize,
-    sizes: Sizes,
+    sizes: RecurrentSizes,
 ) -> Result<Scratch<T>, KernelError> {
     let mut states = call.scratch::<T>(elements(&sizes.state_dims()))?;
     if call.has_input(index) {

@@ -1,4 +1,4 @@
-//! What the attributes of recurrent layers say.
+//! Attributes of recurrent layers.
 
 use sardonyx_kernels::elementwise::Unary;
 use sardonyx_kernels::recurrent::Gate;
@@ -8,15 +8,15 @@ use smallvec::SmallVec;
 use crate::error::BindError;
 use crate::kernel::Site;
 
-/// The kinds of layers.
+/// Kind of layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum CellKind {
     Rnn,
     Gru { linear_before_reset: bool },
     Lstm { input_forget: bool },
 }
 
-/// One way through the sequences.
+/// Direction of a pass over the sequences.
 #[derive(Debug, PartialEq)]
 pub(super) struct Direction {
     pub(super) backwards: bool,
@@ -25,44 +25,44 @@ pub(super) struct Direction {
 
 #[derive(Debug, PartialEq)]
 pub(super) struct Settings {
-    pub(super) kind: Kind,
+    pub(super) kind: CellKind,
     pub(super) directions: SmallVec<[Direction; 2]>,
     pub(super) clip: Option<f32>,
     pub(super) batch_first: bool,
     pub(super) hidden_size: Option<i64>,
 }
 
-impl Kind {
+impl CellKind {
     pub(super) fn gates(self) -> usize {
         match self {
-            Kind::Rnn => 1,
-            Kind::Gru { .. } => 3,
-            Kind::Lstm { .. } => 4,
+            CellKind::Rnn => 1,
+            CellKind::Gru { .. } => 3,
+            CellKind::Lstm { .. } => 4,
         }
     }
 
-    /// How many gates, in their order, have a product with a state together.
+    /// Returns the numbers of consecutive gates that share a product with a state.
     pub(super) fn products(self) -> &'static [usize] {
         match self {
-            Kind::Rnn => &[1],
-            Kind::Gru { linear_before_reset: true } => &[3],
-            Kind::Gru { linear_before_reset: false } => &[2, 1],
-            Kind::Lstm { .. } => &[4],
+            CellKind::Rnn => &[1],
+            CellKind::Gru { linear_before_reset: true } => &[3],
+            CellKind::Gru { linear_before_reset: false } => &[2, 1],
+            CellKind::Lstm { .. } => &[4],
         }
     }
 
-    /// The functions of a direction that names none.
+    /// Returns the default activations of a direction.
     fn defaults(self) -> &'static [&'static str] {
         match self {
-            Kind::Rnn => &["Tanh"],
-            Kind::Gru { .. } => &["Sigmoid", "Tanh"],
-            Kind::Lstm { .. } => &["Sigmoid", "Tanh", "Tanh"],
+            CellKind::Rnn => &["Tanh"],
+            CellKind::Gru { .. } => &["Sigmoid", "Tanh"],
+            CellKind::Lstm { .. } => &["Sigmoid", "Tanh", "Tanh"],
         }
     }
 }
 
 impl Settings {
-    pub(super) fn new(site: &Site<'_>, kind: Kind) -> Result<Settings, BindError> {
+    pub(super) fn new(site: &Site<'_>, kind: CellKind) -> Result<Settings, BindError> {
         let direction = site.string("direction").unwrap_or_default();
         let ways: &[bool] = match direction.as_str() {
             "forward" => &[false],
@@ -99,10 +99,10 @@ impl Settings {
     }
 }
 
-/// The functions of all directions.
+/// Returns the activations of all directions.
 fn functions(
     site: &Site<'_>,
-    kind: Kind,
+    kind: CellKind,
     directions: usize,
 ) -> Result<SmallVec<[Gate; 6]>, BindError> {
     let given = match site.attributes.get("activations") {
@@ -117,7 +117,7 @@ fn functions(
     };
     let of_one = kind.defaults().len();
     let wanted = directions * of_one;
-    // RNN lists two functions by default, also where there is one direction.
+    // RNN lists two functions by default, also for a single direction.
     if names.len() != wanted && names.len() != 2 * of_one {
         return Err(BindError::Invalid(format!(
             "attribute 'activations' has {} functions, not {wanted}",
@@ -128,8 +128,8 @@ fn functions(
         Some(AttrValue::Floats(numbers)) => numbers.into_owned(),
         _ => Vec::new(),
     };
-    // The functions that have such a number take the next one, as far as there are any. Affine and
-    // ScaledTanh are no operators any more; without numbers they are what their names say.
+    // Functions with a parameter take the next number of the list, as long as it lasts. Affine and
+    // ScaledTanh are not operators any more; without numbers they are the identity and Tanh.
     let mut alphas = numbers("activation_alpha").into_iter();
     let mut betas = numbers("activation_beta").into_iter();
     let mut all = SmallVec::new();

@@ -1,4 +1,4 @@
-//! The sizes of a recurrent layer, and where in inputs and outputs something lies.
+//! Sizes of a recurrent layer, and offsets in its inputs and outputs.
 
 use std::ops::Range;
 
@@ -11,9 +11,9 @@ use crate::error::{KernelError, fail};
 use crate::kernel::Call;
 use crate::scratch::Scratch;
 
-/// What a call works on.
+/// Sizes of a call.
 #[derive(Clone, Copy)]
-pub(super) struct Sizes {
+pub(super) struct RecurrentSizes {
     pub(super) directions: usize,
     pub(super) gates: usize,
     pub(super) steps: usize,
@@ -23,16 +23,16 @@ pub(super) struct Sizes {
     batch_first: bool,
 }
 
-impl Sizes {
-    /// Of the states of one kind.
+impl RecurrentSizes {
+    /// Returns the dimensions of hidden or cell states.
     pub(super) fn state_dims(&self) -> [usize; 3] {
-        let &Sizes { directions, batch, hidden, batch_first, .. } = self;
+        let &RecurrentSizes { directions, batch, hidden, batch_first, .. } = self;
         if batch_first { [batch, directions, hidden] } else { [directions, batch, hidden] }
     }
 
-    /// Where the states of a direction begin, and how far apart they are.
-    pub(super) fn of_state(&self, direction: usize) -> (usize, usize) {
-        let &Sizes { directions, batch, hidden, batch_first, .. } = self;
+    /// Returns the offset of a direction's states, and the distance of sequences.
+    pub(super) fn state_offset(&self, direction: usize) -> (usize, usize) {
+        let &RecurrentSizes { directions, batch, hidden, batch_first, .. } = self;
         if batch_first {
             (direction * hidden, directions * hidden)
         } else {
@@ -41,7 +41,7 @@ impl Sizes {
     }
 
     pub(super) fn output_dims(&self) -> [usize; 4] {
-        let &Sizes { directions, steps, batch, hidden, batch_first, .. } = self;
+        let &RecurrentSizes { directions, steps, batch, hidden, batch_first, .. } = self;
         if batch_first {
             [batch, steps, directions, hidden]
         } else {
@@ -49,9 +49,10 @@ impl Sizes {
         }
     }
 
-    /// Splits `y` into the states after all steps of the directions from `first` on.
+    /// Splits `y` into the states after each step, for directions from `first` on.
     pub(super) fn outputs<'y, T>(&self, first: usize, y: &'y mut [T]) -> Outputs<'y, T> {
-        let ((start, sequence), (pass_stride, _)) = (self.of_state(first), self.of_state(1));
+        let ((start, sequence), (pass_stride, _)) =
+            (self.state_offset(first), self.state_offset(1));
         let step = self.directions * self.hidden;
         let strides = if self.batch_first {
             [step, self.steps * sequence]
@@ -66,12 +67,12 @@ impl Sizes {
         if self.batch_first { [1, self.steps] } else { [self.batch, 1] }
     }
 
-    /// Each state by direction, then by sequence: where it lies in that order, and where in inputs
+    /// Yields the ranges of each state: ordered by direction, then by sequence, and as in inputs
     /// and outputs.
     pub(super) fn states(self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
-        let Sizes { directions, batch, hidden, .. } = self;
+        let RecurrentSizes { directions, batch, hidden, .. } = self;
         (0..directions).flat_map(move |direction| {
-            let (start, apart) = self.of_state(direction);
+            let (start, apart) = self.state_offset(direction);
             (0..batch).map(move |sequence| {
                 let ours = (direction * batch + sequence) * hidden;
                 let theirs = start + sequence * apart;
@@ -81,14 +82,14 @@ impl Sizes {
     }
 }
 
-/// How many elements there are, at most as many as can be counted.
+/// Multiplies sizes, saturating.
 pub(super) fn elements(dims: &[usize]) -> usize {
     dims.iter().fold(1, |product, size| product.saturating_mul(*size))
 }
 
 impl Recurrent {
-    /// The sizes that X and the weights have, which must fit each other.
-    pub(super) fn sizes(&self, call: &Call<'_>) -> Result<Sizes, KernelError> {
+    /// Computes the sizes of X and the weights, which must fit each other.
+    pub(super) fn sizes(&self, call: &Call<'_>) -> Result<RecurrentSizes, KernelError> {
         let Settings { kind, ref directions, batch_first, hidden_size, .. } = self.settings;
         let dims_of = |index: usize, weights: &Option<Weights>| -> Result<Dims, KernelError> {
             match weights {
@@ -110,8 +111,8 @@ impl Recurrent {
         }
         let (batch, steps) = if batch_first { (first, second) } else { (second, first) };
         let (directions, gates) = (directions.len(), kind.gates());
-        let sizes = Sizes { directions, gates, steps, batch, input, hidden, batch_first };
-        // Empty tensors may have sizes whose product is no number, where one of the others is zero.
+        let sizes = RecurrentSizes { directions, gates, steps, batch, input, hidden, batch_first };
+        // The sizes of an empty tensor may overflow without the one that is zero.
         if elements(&[steps.max(1), batch.max(1), directions, 2 * gates, hidden.max(1)])
             == usize::MAX
         {
@@ -137,7 +138,7 @@ impl Recurrent {
     }
 }
 
-/// That an input has the dimensions that the others ask for.
+/// Refuses an input without the dimensions that the others require.
 fn demand(index: usize, dims: &[usize], expected: &[usize]) -> Result<(), KernelError> {
     if dims != expected {
         fail!(
@@ -148,10 +149,10 @@ fn demand(index: usize, dims: &[usize], expected: &[usize]) -> Result<(), Kernel
     Ok(())
 }
 
-/// How many steps each sequence has, if that is given.
+/// Returns the number of steps of each sequence, if given.
 pub(super) fn lengths(
     call: &Call<'_>,
-    sizes: &Sizes,
+    sizes: &RecurrentSizes,
 ) -> Result<Option<Scratch<usize>>, KernelError> {
     if !call.has_input(LENGTHS) {
         return Ok(None);

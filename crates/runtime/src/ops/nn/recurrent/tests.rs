@@ -1,4 +1,4 @@
-//! Recurrent layers against numbers of ONNX Runtime 1.31.
+//! Tests of recurrent layers against results of ONNX Runtime 1.31.
 
 use sardonyx_ops::AttrValue::{self, Float, Floats, Int, Strings};
 use sardonyx_tensor::{Element, Tensor};
@@ -12,15 +12,16 @@ fn words(list: &[&'static str]) -> AttrValue<'static> {
     Strings(list.iter().map(|word| word.as_bytes().into()).collect())
 }
 
-/// Numbers that both sides make, between -0.8 and 0.8.
+/// Makes numbers between -0.8 and 0.8, by a formula that the reference script shares.
 fn numbers<T: Element>(dims: &[usize], factor: usize, of: fn(f32) -> T) -> Tensor {
     let len: usize = dims.iter().product();
-    let number = |i: usize| ((i * factor % 17) as f32 - 8.0) / 10.0;
-    tensor(dims, &(0..len).map(|i| of(number(i))).collect::<Vec<T>>())
+    let numbers = (0..len).map(|i| of(((i * factor % 17) as f32 - 8.0) / 10.0));
+    tensor(dims, &numbers.collect::<Vec<T>>())
 }
 
-/// Two steps of two sequences, two elements in, two hidden; the second sequence has one step.
-fn given<T: Element>(op: &str, directions: usize, of: fn(f32) -> T) -> Vec<Tensor> {
+/// Makes inputs of two steps of two sequences, two input and two hidden features; the second
+/// sequence has one step.
+fn make_inputs<T: Element>(op: &str, directions: usize, of: fn(f32) -> T) -> Vec<Tensor> {
     let (gates, states) = match op {
         "LSTM" => (4, [directions, 2, 2]),
         "GRU" => (3, [directions, 2, 2]),
@@ -61,10 +62,10 @@ fn close<T: Element + Into<f64>>(found: &Tensor, expected: &[f64], tolerance: f6
     }
 }
 
-/// Operator, attributes, and the outputs.
-type Case = (&'static str, Vec<Attribute>, Vec<Vec<f64>>);
+/// Operator, attributes, and expected outputs.
+type RecurrentCase = (&'static str, Vec<Attribute>, Vec<Vec<f64>>);
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<RecurrentCase> {
     let both = || ("direction", AttrValue::from("bidirectional"));
     vec![
         (
@@ -88,7 +89,7 @@ fn cases() -> Vec<Case> {
                 ("direction", "reverse".into()),
                 ("clip", Float(0.5)),
                 ("input_forget", Int(1)),
-                // What is called by default, in letters of any case.
+                // The defaults, in letters of any case.
                 ("activations", words(&["sigmoid", "TANH", "Tanh"])),
             ],
             vec![
@@ -138,8 +139,8 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Steps and sequences exchanged, as `layout` 1 has them, of values with these axes in front.
-fn transposed<T: Element>(from: &Tensor, [a, b, c]: [usize; 3], order: [usize; 3]) -> Tensor {
+/// Exchanges the leading axes of a tensor, as `layout` 1 requires.
+fn transpose<T: Element>(from: &Tensor, [a, b, c]: [usize; 3], order: [usize; 3]) -> Tensor {
     let dims = [a, b, c];
     let inner = from.len() / (a * b * c);
     let elements = from.to_vec::<T>().unwrap();
@@ -165,18 +166,18 @@ fn layers_of_every_kind() {
     for (op, attributes, expected) in cases() {
         let directions = expected[1].len() / 4;
         for constants in [&[][..], &[W, R], &[R]] {
-            let inputs = given(op, directions, |x| x);
+            let inputs = make_inputs(op, directions, |x| x);
             let found = outputs(op, &attributes, &inputs, constants).unwrap();
             for (found, expected) in found.iter().zip(&expected) {
                 close::<f32>(found, expected, 2e-6);
             }
-            let half = given(op, directions, half::f16::from_f32);
+            let half = make_inputs(op, directions, half::f16::from_f32);
             let found = outputs(op, &attributes, &half, constants).unwrap();
             for (found, expected) in found.iter().zip(&expected) {
                 close::<half::f16>(found, expected, 4e-3);
             }
         }
-        let found = outputs(op, &attributes, &given(op, directions, f64::from), &[]).unwrap();
+        let found = outputs(op, &attributes, &make_inputs(op, directions, f64::from), &[]).unwrap();
         for (found, expected) in found.iter().zip(&expected) {
             close::<f64>(found, expected, 2e-6);
         }
@@ -187,20 +188,20 @@ fn layers_of_every_kind() {
 fn the_batch_first() {
     for (op, mut attributes, expected) in cases() {
         let directions = expected[1].len() / 4;
-        let mut inputs = given(op, directions, |x| x);
+        let mut inputs = make_inputs(op, directions, |x| x);
         let steps_first = outputs(op, &attributes, &inputs, &[]).unwrap();
         attributes.push(("layout", Int(1)));
-        inputs[X] = transposed::<f32>(&inputs[X], [2, 2, 2], [1, 0, 2]);
+        inputs[X] = transpose::<f32>(&inputs[X], [2, 2, 2], [1, 0, 2]);
         for index in [INITIAL_H, INITIAL_C] {
             if let Some(states) = inputs.get_mut(index) {
-                *states = transposed::<f32>(states, [directions, 2, 2], [1, 0, 2]);
+                *states = transpose::<f32>(states, [directions, 2, 2], [1, 0, 2]);
             }
         }
         let found = outputs(op, &attributes, &inputs, &[W, R]).unwrap();
-        let y = transposed::<f32>(&steps_first[0], [2, directions, 2], [2, 0, 1]);
+        let y = transpose::<f32>(&steps_first[0], [2, directions, 2], [2, 0, 1]);
         let mut expected = vec![y];
         for states in &steps_first[1..] {
-            expected.push(transposed::<f32>(states, [directions, 2, 2], [1, 0, 2]));
+            expected.push(transpose::<f32>(states, [directions, 2, 2], [1, 0, 2]));
         }
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!(found.dims(), expected.dims());
@@ -232,7 +233,7 @@ fn functions_by_name() {
         if with_numbers {
             attributes.extend([alpha.clone(), beta.clone()]);
         }
-        let found = outputs("RNN", &attributes, &given("RNN", 1, |x| x), &[]).unwrap();
+        let found = outputs("RNN", &attributes, &make_inputs("RNN", 1, |x| x), &[]).unwrap();
         close::<f32>(&found[1], &expected, 2e-6);
     }
 }
@@ -240,7 +241,7 @@ fn functions_by_name() {
 #[test]
 fn without_steps_states_are_zero() {
     for op in ["LSTM", "GRU", "RNN"] {
-        let mut inputs = given(op, 1, |x| x);
+        let mut inputs = make_inputs(op, 1, |x| x);
         inputs[LENGTHS] = tensor(&[2], &[0i32, 0]);
         for found in outputs(op, &[], &inputs, &[]).unwrap() {
             assert!(found.to_vec::<f32>().unwrap().iter().all(|number| *number == 0.0), "{op}");
@@ -294,7 +295,7 @@ fn what_the_standard_does_not_know() {
         ("hidden_size", Int(3), "hidden_size is 3, but R has dimensions [1, 8, 2]"),
     ];
     for (name, value, expected) in rows {
-        let found = outputs("LSTM", &[(name, value)], &given("LSTM", 1, |x| x), &[R]);
+        let found = outputs("LSTM", &[(name, value)], &make_inputs("LSTM", 1, |x| x), &[R]);
         assert_eq!(found.unwrap_err(), expected);
     }
 }
@@ -332,7 +333,7 @@ fn inputs_that_do_not_fit() {
     ];
     for constants in [&[][..], &[W, R]] {
         for (index, wrong, expected) in &rows {
-            let mut inputs = given("LSTM", 1, |x| x);
+            let mut inputs = make_inputs("LSTM", 1, |x| x);
             inputs[*index] = wrong.clone();
             let found = outputs("LSTM", &[], &inputs, constants);
             assert_eq!(found.unwrap_err(), *expected, "{constants:?}");

@@ -6,20 +6,20 @@
 //! plan, the nodes between two partial sums and their addition run on partial sums. Other operands
 //! of an addition are added once: by the devices that have the first partial sum.
 
-use std::collections::BTreeSet;
-
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{NodeId, ValueId};
 use sardonyx_ops::{Change, Combine, Linear};
 use sardonyx_tensor::DataType;
 
+use super::Planner;
 use crate::assign::Assignment;
 use crate::form::{Device, Form};
-use crate::plan::{Computed, FormId, Step};
-use crate::planner::Planner;
+use crate::plan::{Computed, FormId, Plan, Step};
+use crate::prepare::Prepared;
+use crate::typed::TypedModel;
 
 /// Node that can compute a partial sum from partial sums.
-struct Made {
+struct OnSums {
     node: NodeId,
     /// Inputs of the node that are or can be partial sums.
     sums: Vec<ValueId>,
@@ -27,26 +27,16 @@ struct Made {
 
 /// Returns the nodes of a plan that can run on partial sums so that two of these are combined as
 /// one.
-pub(super) fn find_nodes(planner: &Planner<'_>) -> HashSet<NodeId> {
-    let model = planner.resolved.model();
-    let mut forms: HashMap<ValueId, FormId> = HashMap::new();
-    for step in &planner.plan.steps {
-        let Step::Node(computed) = step else { continue };
-        let outputs = planner.plan.model.outputs(computed.node).iter().zip(&computed.outputs);
-        for (value, form) in outputs {
-            if let (Some(value), Some(form)) = (value, form)
-                && planner.is_sum(*value, *form)
-            {
-                forms.insert(*value, *form);
-            }
-        }
-    }
-    let mut made: HashMap<ValueId, Made> = HashMap::new();
+pub(crate) fn find_nodes(plan: &Plan, prepared: &Prepared) -> HashSet<NodeId> {
+    let model = prepared.resolved.model();
+    let mut forms = partial_sums(plan);
+    let mut on_sums: HashMap<ValueId, OnSums> = HashMap::new();
     let mut joined = Vec::new();
-    for node in planner.resolved.order().iter().copied() {
+    for node in prepared.resolved.order().iter().copied() {
         let [Some(output)] = *model.outputs(node) else { continue };
-        let linear = planner.linear(node);
-        if linear == Linear::No || forms.contains_key(&output) || planner.is_annotated(node) {
+        let linear = prepared.linear(node);
+        let is_annotated = prepared.annotation(node).is_some();
+        if linear == Linear::No || forms.contains_key(&output) || is_annotated {
             continue;
         }
         // No other node reads the value, so that no other node needs it combined.
@@ -69,17 +59,17 @@ pub(super) fn find_nodes(planner: &Planner<'_>) -> HashSet<NodeId> {
         let form = forms[&value];
         let is_alike = |value: &ValueId| forms[value] == form;
         // If the output is larger than all partial sums, it is cheaper to combine these first.
-        let grows = sums.iter().all(|value| planner.bytes(*value) < planner.bytes(output));
-        if !fits || grows || !sums.iter().all(is_alike) || !planner.can_be_sum(output) {
+        let grows = sums.iter().all(|value| plan.typed.bits(*value) < plan.typed.bits(output));
+        if !fits || grows || !sums.iter().all(is_alike) || !plan.typed.can_be_sum(output) {
             continue;
         }
         forms.insert(output, form);
         joined.extend((sums.len() > 1).then_some(output));
-        made.insert(output, Made { node, sums });
+        on_sums.insert(output, OnSums { node, sums });
     }
     let mut found = HashSet::new();
     while let Some(value) = joined.pop() {
-        if let Some(Made { node, sums }) = made.get(&value)
+        if let Some(OnSums { node, sums }) = on_sums.get(&value)
             && found.insert(*node)
         {
             joined.extend(sums);
@@ -88,14 +78,33 @@ pub(super) fn find_nodes(planner: &Planner<'_>) -> HashSet<NodeId> {
     found
 }
 
-impl Planner<'_> {
+/// Returns the outputs of nodes that are partial sums, with their forms.
+fn partial_sums(plan: &Plan) -> HashMap<ValueId, FormId> {
+    let mut forms = HashMap::new();
+    for step in plan.steps() {
+        let Step::Node(computed) = step else { continue };
+        let outputs = plan.model().outputs(computed.node).iter().zip(&computed.outputs);
+        for (value, form) in outputs {
+            if let (Some(value), Some(form)) = (value, form)
+                && plan.typed.is_sum(*value, plan.form(*form))
+            {
+                forms.insert(*value, *form);
+            }
+        }
+    }
+    forms
+}
+
+impl Prepared {
     /// Returns the rule by which the result of a node follows from partial sums.
     fn linear(&self, node: NodeId) -> Linear {
         let op = self.resolved.op(node);
         let op = op.filter(|op| op.schema.since == op.def.newest());
         op.map_or(Linear::No, |op| op.def.linear())
     }
+}
 
+impl TypedModel {
     /// Whether a linear node on partial sums of a value has a valid result: sums of narrow floats
     /// may overflow, and integer division rounds.
     fn can_be_sum(&self, value: ValueId) -> bool {
@@ -104,28 +113,28 @@ impl Planner<'_> {
     }
 
     /// Whether a form has partial sums of a value, each of the size of the whole value.
-    fn is_sum(&self, value: ValueId, form: FormId) -> bool {
-        let form = self.plan.form(form);
+    fn is_sum(&self, value: ValueId, form: &Form) -> bool {
         let is_sum = matches!(form.partial(), Some((Combine::Sum, _)));
         is_sum && form.axes().is_empty() && self.can_be_sum(value)
     }
+}
 
+impl Planner<'_> {
     /// Places a node on partial sums, if it was chosen for that and its inputs are partial sums.
     /// Returns whether it did.
-    pub(super) fn place_linear(&mut self, node: NodeId) -> bool {
-        let [Some(output)] = *self.plan.model.outputs(node) else { return false };
-        if !self.through.contains(&node) {
+    pub(super) fn place_on_sums(&mut self, node: NodeId) -> bool {
+        if self.typed.model.outputs(node).len() != 1 || !self.on_sums.contains(&node) {
             return false;
         }
-        let inputs: Vec<Option<ValueId>> = self.plan.model.inputs(node).collect();
+        let inputs: Vec<Option<ValueId>> = self.typed.model.inputs(node).collect();
         let partial = |value: ValueId| {
-            let form = *self.forms_of.get(&value)?.first()?;
-            self.is_sum(value, form).then_some(form)
+            let form = self.locations.computed(value)?;
+            self.typed.is_sum(value, self.forms.get(form)).then_some(form)
         };
         let partial: Vec<Option<FormId>> =
             inputs.iter().map(|value| value.and_then(partial)).collect();
         let Some(form) = partial.iter().flatten().next().copied() else { return false };
-        let linear = self.linear(node);
+        let linear = self.prepared.linear(node);
         let count = partial.iter().flatten().count();
         let fits = match linear {
             Linear::No => false,
@@ -136,9 +145,9 @@ impl Planner<'_> {
         if !fits {
             return false;
         }
-        let devices: BTreeSet<Device> = self.plan.form(form).devices().collect();
-        let whole = self.number(Form::whole(devices.iter().copied()));
-        let once = self.only_first(whole, form);
+        let devices: Vec<Device> = self.forms.get(form).devices().collect();
+        let whole = self.forms.whole(devices.iter().copied());
+        let once = self.forms.only_first(whole, form);
         let (mut read, mut changes) = (Vec::with_capacity(inputs.len()), Vec::new());
         for (index, (value, partial)) in inputs.iter().zip(&partial).enumerate() {
             let own = match (partial, linear) {
@@ -155,7 +164,7 @@ impl Planner<'_> {
             }
             read.push(value.map(|_| own));
         }
-        self.plan.steps.push(Step::Node(Computed {
+        self.run(Computed {
             node,
             inputs: read,
             outputs: vec![Some(form)],
@@ -163,8 +172,7 @@ impl Planner<'_> {
             changes,
             assignment: Assignment::whole(devices),
             bodies: None,
-        }));
-        self.forms_of.insert(output, vec![form]);
+        });
         true
     }
 }

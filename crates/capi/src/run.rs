@@ -1,0 +1,395 @@
+//! Runs of a session, also in a thread of their own.
+
+use std::borrow::Cow;
+use std::ffi::c_void;
+use std::ops::Range;
+use std::sync::PoisonError;
+use std::thread;
+
+use sardonyx::{
+    ErrorKind, RunOptions as EngineOptions, Session as Engine, StopFlag, Tensor, TensorView,
+    Value as EngineValue,
+};
+use sardonyx_ort::ports::{demand_inputs, has_different_sizes};
+use sardonyx_ort::{Status as Code, unknown_name};
+use smallvec::SmallVec;
+
+use crate::failure::{Error, StatusPointer, answer, argument, to_status};
+use crate::handles::{Handle, give};
+use crate::options::RunOptions;
+use crate::pointers::{Array, Out, Text};
+use crate::session::{Opens, Session};
+use crate::values::{Value, fit_to_input};
+
+/// Inputs of a run: names and values.
+pub(crate) type Inputs<'a> = [(Cow<'a, str>, Value)];
+
+/// Output that a run returns.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    /// Index of the output.
+    pub(crate) index: usize,
+    /// Value that takes it; `None` for a new one.
+    pub(crate) into: Option<Value>,
+}
+
+/// Runs a session and returns the wanted outputs in order.
+///
+/// # Errors
+///
+/// The error of the run with its status.
+pub(crate) fn run(
+    session: &Opens,
+    stop: Option<&StopFlag>,
+    inputs: &Inputs<'_>,
+    wanted: &[Wanted],
+) -> Result<SmallVec<[Value; 2]>, Error> {
+    let values = match run_once(&session.session, session, stop, inputs, wanted)? {
+        Ok(values) => values,
+        Err(error) if error.kind() == ErrorKind::Input => {
+            demand_all(session, inputs)?;
+            let differ = has_different_sizes(session.session.inputs(), |port| {
+                let (_, value) = inputs.iter().find(|(known, _)| known == port.name())?;
+                Some(value.as_tensor()?.dims().to_vec())
+            });
+            if !differ {
+                return Err(to_run_error(&error));
+            }
+            let independent = session.independent().map_err(|error| to_run_error(&error))?;
+            let again = run_once(independent, session, stop, inputs, wanted)?;
+            again.map_err(|error| to_run_error(&error))?
+        }
+        Err(error) => return Err(to_run_error(&error)),
+    };
+    collect_outputs(values, wanted)
+}
+
+fn to_run_error(error: &sardonyx::Error) -> Error {
+    Error::from_sardonyx(Code::of_run(error.kind()), error)
+}
+
+fn demand_all(session: &Opens, inputs: &Inputs<'_>) -> Result<(), Error> {
+    let given: Vec<String> = inputs.iter().map(|(name, _)| name.to_string()).collect();
+    demand_inputs(session.session.inputs(), &given, |name| given.iter().any(|known| known == name))
+}
+
+/// Outputs of the engine in the model's order; `None` for one that was written in place.
+type EngineOutputs = Vec<Option<EngineValue>>;
+
+/// Runs an engine, within the limits of the options, and records its steps for the profile.
+fn run_once(
+    engine: &Engine,
+    session: &Opens,
+    stop: Option<&StopFlag>,
+    inputs: &Inputs<'_>,
+    wanted: &[Wanted],
+) -> Result<Result<EngineOutputs, sardonyx::Error>, Error> {
+    let mut options = EngineOptions::new();
+    options.stop = stop.cloned();
+    // The profile describes the steps of the first engine.
+    let is_first = std::ptr::eq(engine, &raw const session.session);
+    let profile = session.profile.as_ref().filter(|_| is_first);
+    let Some(recorder) = profile.and_then(|profile| profile.recorder()) else {
+        return run_engine(engine, session, &options, inputs, wanted);
+    };
+    recorder.record(|watch| {
+        let mut options = EngineOptions::new().watch(watch);
+        options.stop = stop.cloned();
+        run_engine(engine, session, &options, inputs, wanted)
+    })
+}
+
+fn run_engine(
+    engine: &Engine,
+    session: &Opens,
+    options: &EngineOptions<'_>,
+    inputs: &Inputs<'_>,
+    wanted: &[Wanted],
+) -> Result<Result<EngineOutputs, sardonyx::Error>, Error> {
+    if session.has_tensors_only
+        && let Some(strings) = hold_strings(inputs)?
+    {
+        return Ok(run_in_place(engine, options, inputs, &strings, wanted));
+    }
+    let mut values = Vec::with_capacity(inputs.len());
+    for (name, value) in inputs {
+        let port = engine.inputs().iter().find(|port| port.name() == *name);
+        let value = fit_to_input(value.to_engine()?, port.and_then(|port| port.ty()));
+        values.push((name.as_ref(), value));
+    }
+    let outputs = engine.run(values, options);
+    Ok(outputs.map(|outputs| outputs.into_values().map(Some).collect()))
+}
+
+/// Tensors of strings among the inputs, by index.
+type HeldStrings = SmallVec<[Option<Tensor>; 4]>;
+
+/// Makes the tensors of strings for a run; `None` if an input is not a tensor.
+fn hold_strings(inputs: &Inputs<'_>) -> Result<Option<HeldStrings>, Error> {
+    let mut held = HeldStrings::with_capacity(inputs.len());
+    for (_, value) in inputs {
+        match value.strings() {
+            Some(strings) => {
+                let strings = strings.lock().unwrap_or_else(PoisonError::into_inner);
+                held.push(Some(strings.to_tensor()?));
+            }
+            None if value.as_tensor().is_some() => held.push(None),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(held))
+}
+
+/// Runs an engine on tensors, without a copy of inputs, and writes outputs to given values.
+fn run_in_place(
+    engine: &Engine,
+    options: &EngineOptions<'_>,
+    inputs: &Inputs<'_>,
+    strings: &HeldStrings,
+    wanted: &[Wanted],
+) -> Result<EngineOutputs, sardonyx::Error> {
+    let mut views: SmallVec<[(&str, TensorView<'_>); 4]> = SmallVec::new();
+    for ((name, value), strings) in inputs.iter().zip(strings) {
+        let tensor = strings.as_ref().or_else(|| value.as_tensor());
+        views.extend(tensor.map(|tensor| (name.as_ref(), tensor.view())));
+    }
+    let mut used: SmallVec<[Range<usize>; 4]> = SmallVec::new();
+    if wanted.iter().any(|output| output.into.is_some()) {
+        let bytes = views.iter().filter_map(|(_, view)| view.contiguous_bytes());
+        used.extend(bytes.map(|bytes| to_range(bytes.as_ptr(), bytes.len())));
+    }
+    engine.run_lending(&views, options, |index, data_type, dims| {
+        let output = wanted.iter().find(|output| output.index == index)?;
+        let value = output.into.as_ref()?;
+        let bytes = value.as_tensor()?.bytes();
+        let range = to_range(bytes.as_ptr(), bytes.len());
+        // The engine writes to aligned memory only; other memory gets a copy.
+        if !data_type.element_bytes().is_none_or(|size| range.start.is_multiple_of(size)) {
+            return None;
+        }
+        if used.iter().any(|other| other.start < range.end && range.start < other.end) {
+            return None;
+        }
+        used.push(range);
+        value.lend(data_type, dims)
+    })
+}
+
+fn to_range(start: *const u8, len: usize) -> Range<usize> {
+    start.addr()..start.addr().saturating_add(len)
+}
+
+/// Makes the wanted outputs values of the caller.
+fn collect_outputs(
+    mut values: EngineOutputs,
+    wanted: &[Wanted],
+) -> Result<SmallVec<[Value; 2]>, Error> {
+    let mut results: SmallVec<[Value; 2]> = SmallVec::new();
+    for (place, output) in wanted.iter().enumerate() {
+        let earlier = wanted[..place].iter().position(|other| other.index == output.index);
+        let value = match (values[output.index].take(), &output.into, earlier) {
+            (Some(value), Some(into), _) => {
+                into.copy_from(&value)?;
+                into.clone()
+            }
+            (Some(value), None, _) => Value::from_engine(value)?,
+            (None, None, Some(earlier)) => results[earlier].clone(),
+            (None, Some(into), Some(earlier)) => {
+                into.copy_from(&results[earlier].to_engine()?)?;
+                into.clone()
+            }
+            (None, Some(into), None) => into.clone(),
+            (None, None, None) => return Err(argument("the run returned no such output")),
+        };
+        results.push(value);
+    }
+    Ok(results)
+}
+
+/// Arguments of a run, as C code passes them.
+#[derive(Clone, Copy)]
+struct Request {
+    session: Handle<Session>,
+    options: Handle<RunOptions>,
+    input_names: Array<Text>,
+    inputs: Array<Handle<Value>>,
+    input_count: usize,
+    output_names: Array<Text>,
+    output_count: usize,
+    outputs: Out<*mut Value>,
+}
+
+/// Inputs and outputs of a request.
+struct Arguments<'a> {
+    inputs: SmallVec<[(Cow<'a, str>, Value); 4]>,
+    wanted: SmallVec<[Wanted; 2]>,
+}
+
+impl Request {
+    fn read(&self) -> Result<Arguments<'_>, Error> {
+        let mut arguments = Arguments { inputs: SmallVec::new(), wanted: SmallVec::new() };
+        let names = self.input_names.read(self.input_count, "names of inputs")?;
+        let values = self.inputs.read(self.input_count, "inputs")?;
+        for (name, value) in names.iter().zip(values) {
+            arguments.inputs.push((name.read("name of an input")?, value.get()?.clone()));
+        }
+        let names = self.output_names.read(self.output_count, "names of outputs")?;
+        let values = self.outputs.read(self.output_count, "outputs")?;
+        let session = &self.session.get()?.0;
+        for (name, value) in names.iter().zip(values) {
+            let index = find_output(session, &name.read("name of an output")?)?;
+            let into = Handle::new(*value).optional()?.cloned();
+            arguments.wanted.push(Wanted { index, into });
+        }
+        Ok(arguments)
+    }
+
+    /// Hands outputs to the caller: new values where there was a null pointer.
+    fn give(&self, results: SmallVec<[Value; 2]>) -> Result<(), Error> {
+        let mut pointers: SmallVec<[*mut Value; 4]> = SmallVec::new();
+        pointers.extend_from_slice(self.outputs.read(self.output_count, "outputs")?);
+        for (pointer, result) in pointers.iter_mut().zip(results) {
+            if pointer.is_null() {
+                *pointer = give(result);
+            }
+        }
+        self.outputs.set_all(&pointers)
+    }
+
+    fn run(&self, arguments: &Arguments<'_>) -> Result<(), Error> {
+        let stop = self.options.optional()?.map(|options| &options.stop);
+        let results = run(&self.session.get()?.0, stop, &arguments.inputs, &arguments.wanted)?;
+        self.give(results)
+    }
+}
+
+/// Returns the index of the output of this name.
+///
+/// # Errors
+///
+/// No output has the name.
+pub(crate) fn find_output(session: &Opens, name: &str) -> Result<usize, Error> {
+    let outputs = session.session.outputs();
+    outputs.iter().position(|port| port.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = outputs.iter().map(|port| port.name()).collect();
+        argument(unknown_name("output", name, &names))
+    })
+}
+
+pub(crate) extern "C" fn run_session(
+    session: Handle<Session>,
+    options: Handle<RunOptions>,
+    input_names: Array<Text>,
+    inputs: Array<Handle<Value>>,
+    input_count: usize,
+    output_names: Array<Text>,
+    output_count: usize,
+    outputs: Out<*mut Value>,
+) -> StatusPointer {
+    answer("Run", || {
+        let request = Request {
+            session,
+            options,
+            input_names,
+            inputs,
+            input_count,
+            output_names,
+            output_count,
+            outputs,
+        };
+        request.run(&request.read()?)
+    })
+}
+
+/// Function of the caller that takes the outputs of a run: its parameter, the outputs, their number
+/// and the status.
+type Callback = unsafe extern "C" fn(*mut c_void, *mut *mut Value, usize, StatusPointer);
+
+pub(crate) use asynchronous::run_async;
+
+/// Runs in a thread of their own, which calls a function of the caller.
+mod asynchronous {
+    #![allow(unsafe_code)]
+
+    use super::*;
+
+    /// Arguments of the caller that the thread uses at the end.
+    struct Task {
+        outputs: Out<*mut Value>,
+        output_count: usize,
+        callback: Callback,
+        parameter: *mut c_void,
+    }
+
+    // SAFETY: the C interface demands that the outputs stay until the callback is called, from any
+    // thread, with its parameter.
+    unsafe impl Send for Task {}
+
+    impl Task {
+        fn give(&self, results: SmallVec<[Value; 2]>) -> Result<(), Error> {
+            let mut pointers = self.outputs.read(self.output_count, "outputs")?.to_vec();
+            for (pointer, result) in pointers.iter_mut().zip(results) {
+                if pointer.is_null() {
+                    *pointer = give(result);
+                }
+            }
+            self.outputs.set_all(&pointers)
+        }
+
+        fn call(self, status: StatusPointer) {
+            // SAFETY: the caller has given the function for these arguments.
+            unsafe {
+                (self.callback)(self.parameter, self.outputs.address(), self.output_count, status);
+            }
+        }
+    }
+
+    pub(crate) extern "C" fn run_async(
+        session: Handle<Session>,
+        options: Handle<RunOptions>,
+        input_names: Array<Text>,
+        inputs: Array<Handle<Value>>,
+        input_count: usize,
+        output_names: Array<Text>,
+        output_count: usize,
+        outputs: Out<*mut Value>,
+        callback: Option<Callback>,
+        parameter: *mut c_void,
+    ) -> StatusPointer {
+        answer("RunAsync", || {
+            let callback = callback.ok_or_else(|| argument("the callback is a null pointer"))?;
+            let request = Request {
+                session,
+                options,
+                input_names,
+                inputs,
+                input_count,
+                output_names,
+                output_count,
+                outputs,
+            };
+            let Arguments { inputs, wanted } = request.read()?;
+            let inputs: Vec<(Cow<'static, str>, Value)> = inputs
+                .into_iter()
+                .map(|(name, value)| (Cow::Owned(name.into_owned()), value))
+                .collect();
+            let stop = options.optional()?.map(|options| options.stop.clone());
+            let session = session.get()?.0.clone();
+            let task = Task { outputs, output_count, callback, parameter };
+            let spawned = thread::Builder::new().name("sardonyx run".into()).spawn(move || {
+                let task = task;
+                let result = run(&session, stop.as_ref(), &inputs, &wanted);
+                let result = result.and_then(|results| task.give(results));
+                // Before the callback, which may release the session and its environment.
+                drop((session, inputs, wanted));
+                task.call(match result {
+                    Ok(()) => std::ptr::null_mut(),
+                    Err(error) => to_status(&error),
+                });
+            });
+            spawned.map(|_| ()).map_err(|error| {
+                Error::new(Code::Fail, ErrorKind::Internal, format!("no thread: {error}"))
+            })
+        })
+    }
+}

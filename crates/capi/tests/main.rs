@@ -1,0 +1,15 @@
+//! Calls of the table as a client in C makes them.
+
+#![allow(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+mod interface;
+
+mod bindings;
+mod containers;
+mod damage;
+mod editor;
+mod options;
+mod sessions;
+mod table;
+mod tensors;

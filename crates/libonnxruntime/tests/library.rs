@@ -1,0 +1,62 @@
+//! The shared library, opened as a client does.
+
+#![allow(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::PathBuf;
+
+use libloading::Library;
+
+/// Structure that `OrtGetApiBase` returns.
+#[repr(C)]
+struct Base {
+    get_api: extern "C" fn(u32) -> *const *const (),
+    get_version: extern "C" fn() -> *const c_char,
+}
+
+/// Returns the path of the library: beside the directory of the test program.
+fn path() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let directory = program.parent().unwrap().parent().unwrap();
+    let name =
+        format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    directory.join(name)
+}
+
+#[test]
+fn a_client_finds_its_symbols() {
+    // SAFETY: the library runs no code when it is opened.
+    let library = unsafe { Library::new(path()) }.unwrap();
+    // SAFETY: the type is that of the C header.
+    let base = unsafe { library.get::<extern "C" fn() -> *const Base>(c"OrtGetApiBase") }.unwrap();
+    // SAFETY: the function returns a structure that lives as long as the library.
+    let base = unsafe { &*base() };
+    // SAFETY: the text ends with a zero byte.
+    let version = unsafe { CStr::from_ptr((base.get_version)()) };
+    assert!(version.to_str().unwrap().starts_with("1."));
+    let table = (base.get_api)(17);
+    assert!(!table.is_null());
+    assert!((base.get_api)(10_000).is_null());
+    // SAFETY: functions have their place in the table, and these are `CreateEnv` and `ReleaseEnv`.
+    let (create, release) = unsafe { (*table.add(3), *table.add(92)) };
+    let mut env = std::ptr::null_mut::<c_void>();
+    // SAFETY: the type is that of the C header.
+    let create = unsafe {
+        std::mem::transmute::<
+            *const (),
+            extern "C" fn(c_int, *const c_char, *mut *mut c_void) -> *mut c_void,
+        >(create)
+    };
+    assert!(create(2, c"test".as_ptr(), &raw mut env).is_null() && !env.is_null());
+    // SAFETY: the type is that of the C header.
+    let release = unsafe { std::mem::transmute::<*const (), extern "C" fn(*mut c_void)>(release) };
+    release(env);
+    // SAFETY: the type is that of the C header.
+    let append = unsafe {
+        library.get::<extern "C" fn(*mut c_void, c_int) -> *mut c_void>(
+            c"OrtSessionOptionsAppendExecutionProvider_CPU",
+        )
+    };
+    assert!(!append.unwrap()(std::ptr::null_mut(), 1).is_null());
+}

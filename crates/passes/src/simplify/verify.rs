@@ -1,0 +1,256 @@
+//! Local verification: the nodes of a rewrite, before and after, are run on values drawn for what
+//! flows into them. Its cost goes with what changes, and a rewrite that fails is known.
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{Dim, Type, ValueId};
+use sardonyx_ops::{Known, Registry};
+use sardonyx_tensor::{DataType, Tensor};
+
+use super::region::{Change, Pair};
+use super::rule::{SimplifyLevel, SimplifyRule};
+use super::{Evaluate, SimplifyOptions};
+use crate::cost::cost;
+use crate::infer::InferOptions;
+
+/// Sizes that symbols stand for, in turn: different ones, those that divide by 8, and 1.
+const SIZES: [[i64; 4]; 3] = [[2, 3, 5, 4], [8, 8, 8, 8], [1, 1, 1, 1]];
+/// Most elements of all drawn values; larger ones are not run.
+const MOST_ELEMENTS: u64 = 1 << 26;
+/// Most bytes of the constants of a rewrite; more are not run, as sessions pack weights.
+const MOST_BYTES: u64 = 1 << 28;
+/// Most multiply-adds of all rewrites that are run, before and after each: a fraction of a second.
+const MOST_WORK: u64 = 1 << 31;
+/// Bytes of constants whose values distinguish rewrites. Of larger ones, types and shapes do.
+const SMALL: u64 = 1 << 12;
+/// Allowed difference of `close` results, relative to the largest number.
+const CLOSE: f64 = 1e-3;
+/// Keys of rewrites that are remembered, so that equal ones are run once.
+const MOST_REMEMBERED: usize = 4096;
+
+/// Result of a verification.
+pub(super) enum Verdict {
+    /// Both gave the same.
+    Same,
+    /// The nodes cannot be run by themselves, or types are unknown.
+    Unknown,
+    /// The results differ, in these words.
+    Differs(String),
+}
+
+pub(super) struct Verifier<'a> {
+    evaluate: Option<&'a dyn Evaluate>,
+    registry: &'a Registry,
+    /// Keys of rewrites that gave the same results.
+    seen: HashSet<Vec<u8>>,
+    /// Multiply-adds that are yet to be run at most.
+    left: u64,
+    random: u64,
+}
+
+impl<'a> Verifier<'a> {
+    pub(super) fn new(options: &SimplifyOptions<'a>, registry: &'a Registry) -> Verifier<'a> {
+        Verifier {
+            evaluate: options.evaluate,
+            registry,
+            seen: HashSet::new(),
+            left: MOST_WORK,
+            random: 0x9e37_79b9_7f4a_7c15,
+        }
+    }
+
+    /// Runs the nodes of a rewrite before and after on drawn inputs.
+    pub(super) fn verify(&mut self, change: &Change<'_>, rule: SimplifyRule) -> Verdict {
+        let Some(evaluate) = self.evaluate else { return Verdict::Unknown };
+        let inputs = change.inputs();
+        for sizes in SIZES {
+            let mut symbols = Symbols { sizes, numbers: HashMap::new() };
+            let types = inputs
+                .iter()
+                .map(|value| Some((*value, symbols.concrete(change.inference.ty(*value)?)?)));
+            let Some(types) = types.collect::<Option<Vec<(ValueId, Type)>>>() else {
+                return Verdict::Unknown;
+            };
+            if types
+                .iter()
+                .map(|(_, ty)| elements(ty))
+                .sum::<Option<u64>>()
+                .is_none_or(|sum| sum > MOST_ELEMENTS)
+            {
+                return Verdict::Unknown;
+            }
+            let Some(pair) = change.models(&types) else { return Verdict::Unknown };
+            if pair.size() > MOST_BYTES {
+                return Verdict::Unknown;
+            }
+            let key = make_key(&pair);
+            if self.seen.contains(&key) {
+                return Verdict::Same;
+            }
+            let work = cost(&pair.before, self.registry, InferOptions::default()).total;
+            let work = work.multiply_adds.known.known().and_then(|work| u64::try_from(work).ok());
+            let Some(left) = work.and_then(|work| self.left.checked_sub(work)) else {
+                return Verdict::Unknown;
+            };
+            let is_exact = rule.level == SimplifyLevel::Exact;
+            let drawn = types.iter().map(|(value, ty)| {
+                let known = change.inference.known(*value);
+                let known = known.and_then(|known| symbols.value(known));
+                if known.is_some() || change.decides_shapes(*value) {
+                    return known;
+                }
+                self.draw(ty, is_exact)
+            });
+            let Some(drawn) = drawn.collect::<Option<Vec<Tensor>>>() else {
+                return Verdict::Unknown;
+            };
+            self.left = left;
+            // Sizes that the nodes do not take.
+            let Ok(wanted) = evaluate.evaluate(pair.before, drawn.clone()) else { continue };
+            let found = match evaluate.evaluate(pair.after, drawn) {
+                Ok(found) => found,
+                Err(why) => return Verdict::Differs(format!("the new nodes fail: {why}")),
+            };
+            for (wanted, found) in wanted.iter().zip(&found) {
+                if let Some(why) = difference(wanted, found, is_exact) {
+                    return Verdict::Differs(why);
+                }
+            }
+            if self.seen.len() < MOST_REMEMBERED {
+                self.seen.insert(key);
+            }
+            return Verdict::Same;
+        }
+        Verdict::Unknown
+    }
+
+    /// Draws a value of a type. If bits are compared, zeros of both signs, infinities and NaN are
+    /// among floats.
+    fn draw(&mut self, ty: &Type, has_special: bool) -> Option<Tensor> {
+        let count = usize::try_from(elements(ty)?).ok()?;
+        let dims = ty.shape()?.iter().map(Dim::size).collect::<Option<Vec<usize>>>()?;
+        let elem = ty.elem()?;
+        if elem.is_float() {
+            let numbers: Vec<f64> =
+                (0..count).map(|index| self.draw_float(index, has_special)).collect();
+            let wide = Tensor::from_vec(&dims[..], numbers).ok()?;
+            return sardonyx_tensor::cast(&wide, elem, sardonyx_tensor::CastOptions::default())
+                .ok();
+        }
+        if elem == DataType::Bool || elem.is_integer() {
+            let numbers: Vec<i64> = (0..count).map(|_| (self.next() >> 63) as i64).collect();
+            let wide = Tensor::from_vec(&dims[..], numbers).ok()?;
+            return sardonyx_tensor::cast(&wide, elem, sardonyx_tensor::CastOptions::default())
+                .ok();
+        }
+        None
+    }
+
+    /// Draws a float between -2 and 2, or a special one at some positions.
+    fn draw_float(&mut self, index: usize, has_special: bool) -> f64 {
+        match index % 16 {
+            3 if has_special => 0.0,
+            5 if has_special => -0.0,
+            7 if has_special => f64::NAN,
+            9 if has_special => f64::INFINITY,
+            11 if has_special => f64::NEG_INFINITY,
+            _ => (self.next() as f64 / u64::MAX as f64 - 0.5) * 4.0,
+        }
+    }
+
+    /// Draws the next number of an xorshift generator: Marsaglia, "Xorshift RNGs" (2003).
+    fn next(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}
+
+/// Makes a key of a rewrite: its nodes, types and constants.
+fn make_key(pair: &Pair) -> Vec<u8> {
+    let mut key = Vec::new();
+    for model in [&pair.before, &pair.after] {
+        let mut small = model.clone();
+        if let Some(main) = small.main {
+            small.retain_initializers(main, |model, found| {
+                let bytes = model.implied_bytes(&found.tensor);
+                let is_small = bytes.is_some_and(|bytes| bytes <= SMALL);
+                if !is_small {
+                    key.extend(found.tensor.data_type.unwrap_or(0).to_le_bytes());
+                    found.tensor.dims.iter().for_each(|dim| key.extend(dim.to_le_bytes()));
+                }
+                is_small
+            });
+        }
+        key.extend(small.to_bytes());
+    }
+    key
+}
+
+/// Numbers that symbols stand for.
+struct Symbols {
+    sizes: [i64; 4],
+    numbers: HashMap<String, i64>,
+}
+
+impl Symbols {
+    fn number(&mut self, dim: &Dim) -> Option<i64> {
+        for name in dim.symbols() {
+            let next = self.sizes[self.numbers.len() % self.sizes.len()];
+            self.numbers.entry(name).or_insert(next);
+        }
+        let numbers = &self.numbers;
+        dim.substitute(&|name| numbers.get(name).copied().map(Dim::Known)).known()
+    }
+
+    /// Returns a type with numbers in the place of symbols.
+    fn concrete(&mut self, ty: &Type) -> Option<Type> {
+        let dims = ty.shape()?.iter().map(|dim| self.number(dim));
+        let dims = dims.map(|dim| dim.filter(|dim| *dim >= 0)).collect::<Option<Vec<i64>>>()?;
+        Some(Type::tensor(ty.elem()?, dims))
+    }
+
+    /// Returns a known value with numbers in the place of symbols.
+    fn value(&mut self, known: &Known) -> Option<Tensor> {
+        let numbers = known.elements()?.into_iter().map(|dim| self.number(&dim));
+        let numbers = numbers.collect::<Option<Vec<i64>>>()?;
+        let wide = Tensor::from_vec(known.dims(), numbers).ok()?;
+        let options = sardonyx_tensor::CastOptions::default();
+        sardonyx_tensor::cast(&wide, known.elem(), options).ok()
+    }
+}
+
+fn elements(ty: &Type) -> Option<u64> {
+    let mut sizes = ty.shape()?.iter().map(|dim| u64::try_from(dim.known()?).ok());
+    sizes.try_fold(1u64, |product, size| product.checked_mul(size?))
+}
+
+/// Describes how two results differ.
+fn difference(wanted: &Tensor, found: &Tensor, is_exact: bool) -> Option<String> {
+    if wanted.dims() != found.dims() || wanted.data_type() != found.data_type() {
+        return Some(format!(
+            "the type is {} of shape {:?} and not {} of shape {:?}",
+            found.data_type(),
+            found.dims(),
+            wanted.data_type(),
+            wanted.dims()
+        ));
+    }
+    if is_exact || !wanted.data_type().is_float() {
+        return (!wanted.bit_eq(found)).then(|| "bits differ".to_string());
+    }
+    let (wanted, found) = (widen(wanted)?, widen(found)?);
+    let largest = wanted.iter().filter(|x| x.is_finite()).fold(0.0f64, |most, x| most.max(x.abs()));
+    let limit = CLOSE * largest.max(1e-3);
+    let worst = wanted.iter().zip(&found).find(|(wanted, found)| {
+        let same = wanted == found || wanted.is_nan() && found.is_nan();
+        !same && ((**wanted - **found).abs() > limit || wanted.is_nan() || found.is_nan())
+    })?;
+    Some(format!("a result is {} and not {}", worst.1, worst.0))
+}
+
+/// Converts the elements of a tensor to double.
+fn widen(tensor: &Tensor) -> Option<Vec<f64>> {
+    let options = sardonyx_tensor::CastOptions::default();
+    sardonyx_tensor::cast(tensor, DataType::Double, options).ok()?.to_vec::<f64>().ok()
+}
