@@ -13,7 +13,10 @@ use crate::providers::Device;
 
 /// Sizes of an arena, `OrtArenaCfg`. They are not kept, as sessions have no arena.
 #[derive(Debug)]
-pub(crate) struct ArenaSizes;
+pub(crate) struct ArenaSizes {
+    /// Gives each object an address of its own.
+    _place: u8,
+}
 
 impl Object for ArenaSizes {
     const NAME: &'static str = "OrtArenaCfg";
@@ -28,7 +31,7 @@ pub(crate) extern "C" fn create_arena_cfg(
 ) -> StatusPointer {
     answer("CreateArenaCfg", || {
         let out = out.demand()?;
-        out.set(give(ArenaSizes))
+        out.set(give(ArenaSizes { _place: 0 }))
     })
 }
 
@@ -42,7 +45,7 @@ pub(crate) extern "C" fn create_arena_cfg_v2(
         let out = out.demand()?;
         keys.read(count, "keys")?;
         values.read(count, "values")?;
-        out.set(give(ArenaSizes))
+        out.set(give(ArenaSizes { _place: 0 }))
     })
 }
 

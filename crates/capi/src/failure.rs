@@ -52,7 +52,7 @@ pub(crate) fn to_c_string(text: &str) -> CString {
 }
 
 /// Converts an error to a status that the caller releases.
-pub(crate) fn to_status(error: &Error) -> StatusPointer {
+fn to_status(error: &Error) -> StatusPointer {
     let message = to_c_string(&error.to_string());
     give(Status { code: error.status.number(), message })
 }

@@ -1,7 +1,8 @@
 //! Objects behind the pointers that C code holds: making, finding and releasing them.
 //!
 //! Debug builds keep a list of all live objects, so that a null pointer, a pointer to an object of
-//! another kind and a released object are errors. Release builds check for null only.
+//! another kind and a released object are errors. A released object is not found once a new object
+//! of its kind has its address. Release builds check for null only.
 
 #![allow(unsafe_code)]
 
@@ -102,6 +103,7 @@ impl<T: Object> Handle<T> {
 
 /// Hands an object to the caller, who releases it.
 pub(crate) fn give<T: Object>(object: T) -> *mut T {
+    const { assert!(size_of::<T>() > 0, "all objects without bytes have one address") };
     let pointer = Box::into_raw(Box::new(object));
     live::add(pointer.addr(), T::NAME, true);
     pointer
@@ -122,6 +124,7 @@ unsafe impl<T: Object + Sync> Sync for Kept<T> {}
 impl<T: Object> Kept<T> {
     /// Keeps an object.
     pub(crate) fn new(object: T) -> Kept<T> {
+        const { assert!(size_of::<T>() > 0, "all objects without bytes have one address") };
         let pointer = Box::into_raw(Box::new(object));
         live::add(pointer.addr(), T::NAME, false);
         Kept { pointer, owned: PhantomData }

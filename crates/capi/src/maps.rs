@@ -66,8 +66,8 @@ pub(crate) fn make(keys: &Tensor, values: &Tensor) -> Result<Map, Error> {
         let what = format!("there are {} keys and {} values", keys.len(), values.len());
         return Err(argument(what));
     }
-    let mut map =
-        Map::new(keys.data_type(), ValueType::Tensor(values.data_type())).map_err(of_tensor)?;
+    // Before the map is made, which refuses other types with a message about types that are not
+    // those of the C interface.
     let found: Vec<MapKey> = match (keys.strings(), keys.data_type()) {
         (Some(strings), _) => strings.iter().map(|key| MapKey::String(key.into())).collect(),
         (None, DataType::Int64) => {
@@ -77,6 +77,8 @@ pub(crate) fn make(keys: &Tensor, values: &Tensor) -> Result<Map, Error> {
             return Err(argument(format!("a map has keys of int64 or string, not {other}")));
         }
     };
+    let mut map =
+        Map::new(keys.data_type(), ValueType::Tensor(values.data_type())).map_err(of_tensor)?;
     for (index, key) in found.into_iter().enumerate() {
         map.push(key, Value::Tensor(take_scalar(values, index)?)).map_err(of_tensor)?;
     }

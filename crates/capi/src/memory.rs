@@ -158,7 +158,7 @@ impl AllocatorHandle {
         // SAFETY: the function takes its allocator and a size.
         let memory = unsafe { function(self.0, bytes) };
         if memory.is_null() {
-            let what = format!("the allocator has no memory for {bytes} bytes");
+            let what = format!("the allocator has not enough memory for {bytes} bytes");
             return Err(Error::new(Code::Fail, ErrorKind::Internal, what));
         }
         Ok(memory)

@@ -14,7 +14,7 @@ use sardonyx_ort::ports::{demand_inputs, has_different_sizes};
 use sardonyx_ort::{Status as Code, unknown_name};
 use smallvec::SmallVec;
 
-use crate::failure::{Error, StatusPointer, answer, argument, to_status};
+use crate::failure::{Error, StatusPointer, answer, argument};
 use crate::handles::{Handle, give};
 use crate::options::RunOptions;
 use crate::pointers::{Array, Out, Text};
@@ -378,14 +378,14 @@ mod asynchronous {
             let task = Task { outputs, output_count, callback, parameter };
             let spawned = thread::Builder::new().name("sardonyx run".into()).spawn(move || {
                 let task = task;
-                let result = run(&session, stop.as_ref(), &inputs, &wanted);
-                let result = result.and_then(|results| task.give(results));
-                // Before the callback, which may release the session and its environment.
-                drop((session, inputs, wanted));
-                task.call(match result {
-                    Ok(()) => std::ptr::null_mut(),
-                    Err(error) => to_status(&error),
+                let given = &task;
+                // The caller waits for the callback, so a panic becomes a status too. The body
+                // drops what it uses before the callback, which may release the session.
+                let status = answer("RunAsync", move || {
+                    let results = run(&session, stop.as_ref(), &inputs, &wanted)?;
+                    given.give(results)
                 });
+                task.call(status);
             });
             spawned.map(|_| ()).map_err(|error| {
                 Error::new(Code::Fail, ErrorKind::Internal, format!("no thread: {error}"))

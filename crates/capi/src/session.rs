@@ -226,7 +226,10 @@ pub(crate) extern "C" fn create_session_from_array(
 /// Container of weights that sessions share, `OrtPrepackedWeightsContainer`. Sessions pack their
 /// weights on their own, so it is empty.
 #[derive(Debug)]
-pub(crate) struct PackedWeights;
+pub(crate) struct PackedWeights {
+    /// Gives each object an address of its own.
+    _place: u8,
+}
 
 impl Object for PackedWeights {
     const NAME: &'static str = "OrtPrepackedWeightsContainer";
@@ -237,7 +240,7 @@ pub(crate) extern "C" fn create_prepacked_weights_container(
 ) -> StatusPointer {
     answer("CreatePrepackedWeightsContainer", || {
         let out = out.demand()?;
-        out.set(give(PackedWeights))
+        out.set(give(PackedWeights { _place: 0 }))
     })
 }
 

@@ -51,7 +51,7 @@ pub(crate) extern "C" fn get_resized_string_tensor_element_buffer(
         let mut strings = lock(value.get()?)?;
         let element = strings.change_one(index)?;
         let more = len.saturating_sub(element.len());
-        demand(element.try_reserve(more).is_ok(), || format!("no memory for {len} bytes"))?;
+        demand(element.try_reserve(more).is_ok(), || format!("not enough memory for {len} bytes"))?;
         element.resize(len, 0);
         out.set(element.as_mut_ptr().cast())
     })

@@ -692,13 +692,14 @@ fn make_sequence(values: Vec<EngineValue>) -> Result<Sequence, Error> {
 
 /// Copies tensors to others of the same type and shape.
 pub(crate) extern "C" fn copy_tensors(
-    _env: Handle<crate::environment::Environment>,
+    env: Handle<crate::environment::Environment>,
     from: Array<Handle<Value>>,
     to: Array<Handle<Value>>,
     stream: *mut c_void,
     count: usize,
 ) -> StatusPointer {
     answer("CopyTensors", || {
+        env.get()?;
         if !stream.is_null() {
             return Err(sardonyx_ort::refused::find("stream", &[]).unwrap_or_else(|| {
                 Error::new(Code::NotImplemented, ErrorKind::Unsupported, "there are no streams")

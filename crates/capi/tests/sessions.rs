@@ -244,8 +244,10 @@ fn a_model_from_a_file_with_its_metadata() {
 }
 
 extern "C" fn tell(sender: *mut c_void, outputs: *mut Object, count: usize, status: Object) {
-    // SAFETY: `run_async` passes a sender, and waits for the message.
-    let sender = unsafe { &*sender.cast::<Sender<(usize, usize, bool)>>() };
+    // A sender on the stack of the test would be used after it is dropped: the receiver goes on once
+    // the message is there, before `send` returns.
+    // SAFETY: each run gets a box of its own and calls back once.
+    let sender = unsafe { Box::from_raw(sender.cast::<Sender<(usize, usize, bool)>>()) };
     sender.send((outputs.addr(), count, status.is_null())).unwrap();
     if !status.is_null() {
         call!(ReleaseStatus(status => Object) -> ());
@@ -268,7 +270,7 @@ fn a_run_in_a_thread_of_its_own() {
             wanted.as_ptr() => *const *const c_char, 1 => usize,
             outputs.as_mut_ptr() => *mut Object,
             tell => extern "C" fn(*mut c_void, *mut Object, usize, Object),
-            (&raw const sender).cast_mut().cast() => *mut c_void
+            Box::into_raw(Box::new(sender.clone())).cast() => *mut c_void
         )));
         assert_eq!(receiver.recv().unwrap(), (outputs.as_ptr().addr(), 1, succeeds));
         // SAFETY: the thread has written the output.
@@ -343,6 +345,27 @@ fn sessions_share_the_threads_of_an_environment() {
     let plain = Environment::new();
     demand_failure(open(plain.0).0, 2, "make it with CreateEnvWithGlobalThreadPools");
     call!(ReleaseSessionOptions(options => Object) -> ());
+}
+
+#[test]
+fn empty_objects_have_addresses_of_their_own() {
+    let (mut sizes, mut one, mut other) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    check(call!(CreateArenaCfg(
+        0 => usize, 0 => c_int, 0 => c_int, 0 => c_int, &mut sizes => *mut Object
+    )));
+    check(call!(CreatePrepackedWeightsContainer(&mut one => *mut Object)));
+    check(call!(CreatePrepackedWeightsContainer(&mut other => *mut Object)));
+    assert!(one != other && sizes != one && sizes != other);
+    call!(ReleaseArenaCfg(sizes => Object) -> ());
+    call!(ReleasePrepackedWeightsContainer(one => Object) -> ());
+    let (env, bytes) = (Environment::new(), to_bytes(RELU));
+    let mut session = ptr::null_mut();
+    check(call!(CreateSessionFromArrayWithPrepackedWeightsContainer(
+        env.0 => Object, bytes.as_ptr() => *const u8, bytes.len() => usize,
+        ptr::null_mut() => Object, other => Object, &mut session => *mut Object
+    )));
+    call!(ReleasePrepackedWeightsContainer(other => Object) -> ());
+    drop(Session(session, env));
 }
 
 #[test]

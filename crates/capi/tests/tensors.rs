@@ -254,7 +254,7 @@ fn the_default_allocator_aligns() {
     let status = call!(AllocatorAlloc(
         allocator() => Object, usize::MAX => usize, &mut memory => *mut *mut u8
     ));
-    demand_failure(status, 1, "no memory");
+    demand_failure(status, 1, "not enough memory");
     let (mut first, mut same) = (ptr::null_mut(), -1);
     check(call!(AllocatorGetInfo(allocator() => Object, &mut first => *mut Object)));
     let second = cpu();
