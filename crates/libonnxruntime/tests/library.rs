@@ -15,13 +15,13 @@ struct Base {
     get_version: extern "C" fn() -> *const c_char,
 }
 
-/// Returns the path of the library: beside the directory of the test program.
+/// Returns the path of the library that is built as an example, beside the directory of the test
+/// program.
 fn path() -> PathBuf {
+    use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
     let program = std::env::current_exe().unwrap();
     let directory = program.parent().unwrap().parent().unwrap();
-    let name =
-        format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    directory.join(name)
+    directory.join("examples").join(format!("{DLL_PREFIX}opened{DLL_SUFFIX}"))
 }
 
 #[test]

@@ -1,0 +1,8 @@
+//! The library for its test, which opens it as a client does.
+
+#![allow(unsafe_code)]
+
+// The symbols are found by name.
+#[allow(unreachable_pub)]
+#[path = "../src/lib.rs"]
+mod library;
