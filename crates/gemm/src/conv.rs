@@ -37,7 +37,6 @@ mod weight_gradient;
 mod winograd;
 
 use std::fmt;
-use std::sync::Arc;
 
 use crate::gemm::{Activation, SendPtr, TileEpilogue, amx, bf16};
 use depthwise::Depthwise;
@@ -458,8 +457,8 @@ pub struct PackedConv {
     /// Caches that blocks of outputs are cut for.
     caches: Caches,
     algorithm: Algorithm,
-    /// In the form of [`packing`]; convolutions with other padding share them.
-    weights: Arc<PackedBuf>,
+    /// In the form of [`packing`].
+    weights: PackedBuf,
 }
 
 impl PackedConv {
@@ -510,11 +509,22 @@ impl PackedConv {
         orders: [Order; 2],
     ) -> Result<usize, ConvError> {
         let sizes = ImageSizes::new(&self.params, images, spatial)?;
-        if sizes.is_empty(&self.params) {
+        self.padded_scratch(pool, Padded { geometry: &self.geometry, sizes: &sizes }, orders)
+    }
+
+    /// Like [`PackedConv::scratch`], but with a padding that may differ from that of the
+    /// parameters.
+    fn padded_scratch(
+        &self,
+        pool: &Pool,
+        padded: Padded<'_>,
+        orders: [Order; 2],
+    ) -> Result<usize, ConvError> {
+        if padded.sizes.is_empty(&self.params) {
             return Ok(0);
         }
         let null = || SendPtr(std::ptr::null_mut());
-        self.job(&sizes, [null(), null()], orders, TileEpilogue::PLAIN).scratch(pool)
+        self.job(padded, [null(), null()], orders, TileEpilogue::PLAIN).scratch(pool)
     }
 
     /// Which loops run, for profiles.
@@ -547,16 +557,29 @@ impl PackedConv {
         output: OrderedMut<'_>,
         epilogue: &ConvEpilogue<'_>,
     ) -> Result<(), ConvError> {
-        let p = &self.params;
-        let sizes = ImageSizes::new(p, images, spatial)?;
-        self.check_input(&sizes, &input)?;
-        self.check_output(&sizes, &output, epilogue)?;
-        if sizes.is_empty(p) {
+        let sizes = ImageSizes::new(&self.params, images, spatial)?;
+        let padded = Padded { geometry: &self.geometry, sizes: &sizes };
+        self.run_padded(pool, padded, input, output, epilogue)
+    }
+
+    /// Like [`PackedConv::run`], but with a padding that may differ from that of the parameters.
+    fn run_padded(
+        &self,
+        pool: &Pool,
+        padded: Padded<'_>,
+        input: Ordered<'_>,
+        output: OrderedMut<'_>,
+        epilogue: &ConvEpilogue<'_>,
+    ) -> Result<(), ConvError> {
+        let sizes = padded.sizes;
+        self.check_input(sizes, &input)?;
+        self.check_output(sizes, &output, epilogue)?;
+        if sizes.is_empty(&self.params) {
             return Ok(());
         }
         let data = [SendPtr(input.data.as_ptr().cast_mut()), SendPtr(output.data.as_mut_ptr())];
         let raw = epilogue.raw(output.order, sizes.out_plane);
-        self.job(&sizes, data, [input.order, output.order], raw).run(pool)
+        self.job(padded, data, [input.order, output.order], raw).run(pool)
     }
 
     fn check_input(&self, sizes: &ImageSizes, input: &Ordered<'_>) -> Result<(), ConvError> {
@@ -593,14 +616,14 @@ impl PackedConv {
         }
     }
 
-    fn job(
-        &self,
-        sizes: &ImageSizes,
+    fn job<'a>(
+        &'a self,
+        padded: Padded<'a>,
         data: [SendPtr; 2],
         orders: [Order; 2],
         epilogue: TileEpilogue,
-    ) -> Job<'_> {
-        self.gated_job(None, sizes, data, orders, epilogue)
+    ) -> Job<'a> {
+        self.gated_job(None, padded, data, orders, epilogue)
     }
 
     /// The same over an input that is multiplied with a number for each channel of each image, if
@@ -608,12 +631,13 @@ impl PackedConv {
     fn gated_job<'a>(
         &'a self,
         gate: Option<&'a [f32]>,
-        sizes: &ImageSizes,
+        padded: Padded<'a>,
         [input, output]: [SendPtr; 2],
         [in_order, out_order]: [Order; 2],
         epilogue: TileEpilogue,
     ) -> Job<'a> {
         let p = &self.params;
+        let Padded { geometry, sizes } = padded;
         let input =
             Side { data: input, order: in_order, channels: p.in_channels, plane: sizes.in_plane };
         let output = Side {
@@ -625,18 +649,18 @@ impl PackedConv {
         let (images, in_dims, out_dims) = (sizes.images, sizes.in_dims, sizes.out_dims);
         let is_rows = [in_order, out_order] == [Order::Rows; 2];
         match self.algorithm {
-            Algorithm::Planes => Job::Planes(self.planes(sizes, input, output, epilogue)),
+            Algorithm::Planes => Job::Planes(self.planes(padded, input, output, epilogue)),
             Algorithm::Depthwise
                 if is_rows
-                    && !depthwise::suits(&self.geometry, output.plane)
-                    && sizes.plane(self.isa, &self.geometry, 1).beats_depthwise(p.groups) =>
+                    && !depthwise::suits(geometry, output.plane)
+                    && sizes.plane(self.isa, geometry, 1).beats_depthwise(p.groups) =>
             {
-                Job::Planes(self.planes(sizes, input, output, epilogue))
+                Job::Planes(self.planes(padded, input, output, epilogue))
             }
             Algorithm::Depthwise => Job::Depthwise(Depthwise {
                 isa: self.isa,
                 caches: self.caches,
-                geometry: &self.geometry,
+                geometry,
                 channels: p.out_channels,
                 weights: &self.weights,
                 images,
@@ -647,9 +671,17 @@ impl PackedConv {
                 epilogue,
             }),
             Algorithm::Direct(_) => {
-                let conv = self;
-                let direct =
-                    Direct { conv, images, in_dims, out_dims, input, gate, output, epilogue };
+                let direct = Direct {
+                    conv: self,
+                    geometry,
+                    images,
+                    in_dims,
+                    out_dims,
+                    input,
+                    gate,
+                    output,
+                    epilogue,
+                };
                 Job::Direct(direct.flattened())
             }
             Algorithm::Winograd(_) => {
@@ -657,6 +689,7 @@ impl PackedConv {
                 let (in_dims, out_dims) = ([in_h, in_w], [out_h, out_w]);
                 Job::Winograd(Winograd {
                     conv: self,
+                    geometry,
                     images,
                     in_dims,
                     out_dims,
@@ -671,13 +704,13 @@ impl PackedConv {
 
 impl PackedConv {
     /// Returns a convolution by planes of packed weights in one of the forms that it reads.
-    fn planes(
-        &self,
-        sizes: &ImageSizes,
+    fn planes<'a>(
+        &'a self,
+        Padded { geometry, sizes }: Padded<'a>,
         input: Side,
         output: Side,
         epilogue: TileEpilogue,
-    ) -> Planes<'_> {
+    ) -> Planes<'a> {
         let p = &self.params;
         let all = &self.weights[..];
         let (group_in, group_out) = (p.in_channels / p.groups, p.out_channels / p.groups);
@@ -691,13 +724,13 @@ impl PackedConv {
             (planes::Weights { all, group, output, step: 1 }, planes::CHAIN)
         };
         let (mut in_dims, mut out_dims) = (sizes.in_dims, sizes.out_dims);
-        if self.geometry.is_pointwise() {
+        if geometry.is_pointwise() {
             (in_dims, out_dims) = ([1, 1, sizes.in_plane], [1, 1, sizes.out_plane]);
         }
         Planes {
             isa: self.isa,
             caches: self.caches,
-            geometry: &self.geometry,
+            geometry,
             groups: p.groups,
             group_in,
             group_out,
@@ -740,6 +773,15 @@ impl Job<'_> {
             Job::Planes(planes) => planes.scratch(pool),
         })
     }
+}
+
+/// Geometry of a call of packed weights, and the sizes of its images. Bands of an image have a
+/// padding of their own, but read the weights of the whole. These are not reference-counted: a
+/// count would be allocated in each run that packs weights.
+#[derive(Clone, Copy)]
+struct Padded<'a> {
+    geometry: &'a Geometry,
+    sizes: &'a ImageSizes,
 }
 
 /// The sizes of an input and its output.

@@ -66,9 +66,9 @@ pub(crate) fn by_slices<T: Number>(
     }
     let level = Level::new(exec.isa);
     let y = Shared::new(y);
-    // SAFETY: without `x` a slice of `y` is read before it is written.
     let read = |first: usize, len: usize| match x {
         Some(x) => &x[first..][..len],
+        // SAFETY: a slice is read before it is written, and only by the thread that writes it.
         None => unsafe { y.read(first, len) },
     };
     if each > LARGEST {

@@ -45,6 +45,7 @@ const CHAIN: usize = 128;
 /// One convolution that is not depthwise, sizes checked.
 pub(super) struct Direct<'a> {
     pub(super) conv: &'a PackedConv,
+    pub(super) geometry: &'a Geometry,
     pub(super) images: usize,
     pub(super) in_dims: [usize; 3],
     pub(super) out_dims: [usize; 3],
@@ -119,7 +120,7 @@ impl Direct<'_> {
     /// Joins rows into as few and as long ones as there can be: all pixels of a pointwise
     /// convolution are one row.
     pub(super) fn flattened(mut self) -> Self {
-        if self.conv.geometry.is_pointwise() {
+        if self.geometry.is_pointwise() {
             let plane: usize = self.in_dims.iter().product();
             let joins = self.input.order != Order::Rows && self.output.order != Order::Rows;
             let (images, pixels) =
@@ -240,7 +241,7 @@ impl Direct<'_> {
     /// Returns where the windows of a block's outputs are. Copies the rows under them if tiles do
     /// not read the input in place.
     fn windows(&self, cut: &Cut, block: &Block, copy: &mut [f32]) -> Places<*const f32> {
-        let g = &self.conv.geometry;
+        let g = self.geometry;
         let [_, in_h, in_w] = self.in_dims;
         match cut.source {
             Source::Rows => {

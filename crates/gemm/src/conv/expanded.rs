@@ -11,7 +11,7 @@ use super::depthwise::Depthwise;
 use super::direct::Direct;
 use super::{
     Algorithm, ConvEpilogue, ConvError, Geometry, ImageSizes, Job, Order, Ordered, OrderedMut,
-    PackedConv, Side, check_memory,
+    PackedConv, Padded, Side, check_memory,
 };
 use crate::conv::pitch_of;
 use crate::gemm::{SendPtr, TileEpilogue};
@@ -193,17 +193,18 @@ impl<'a> ExpandedConv<'a> {
         Ok(floats)
     }
 
-    fn units(
-        &self,
+    fn units<'s>(
+        &'s self,
         pool: &Pool,
-        [between, sizes]: [&ImageSizes; 2],
+        [between, sizes]: [&'s ImageSizes; 2],
         [input, output]: [SendPtr; 2],
         [in_order, out_order]: [Order; 2],
         [first, second]: [TileEpilogue; 2],
-    ) -> Result<Units<'a>, ConvError> {
+    ) -> Result<Units<'s>, ConvError> {
         let null = || SendPtr(std::ptr::null_mut());
         let order = self.order();
-        let expansion = match self.expansion.job(between, [input, null()], [in_order, order], first)
+        let padded = Padded { geometry: &self.expansion.geometry, sizes: between };
+        let expansion = match self.expansion.job(padded, [input, null()], [in_order, order], first)
         {
             // Rows of a plane are computed one band after the other.
             Job::Direct(direct) => Direct {
@@ -214,8 +215,9 @@ impl<'a> ExpandedConv<'a> {
             },
             _ => return Err(ConvError::Algorithm(self.expansion.algorithm)),
         };
+        let padded = Padded { geometry: &self.depthwise.geometry, sizes };
         let depthwise =
-            match self.depthwise.job(sizes, [null(), output], [order, out_order], second) {
+            match self.depthwise.job(padded, [null(), output], [order, out_order], second) {
                 Job::Depthwise(depthwise) => depthwise,
                 _ => return Err(ConvError::Algorithm(self.depthwise.algorithm)),
             };
@@ -263,12 +265,13 @@ impl Units<'_> {
 
     /// The pointwise convolution of some rows of an image into memory of their own.
     fn rows(&self, image: usize, first: usize, rows: usize, to: *mut f32) -> Direct<'_> {
-        let Direct { conv, input, output, epilogue, in_dims, .. } = self.expansion;
+        let Direct { conv, geometry, input, output, epilogue, in_dims, .. } = self.expansion;
         let width = in_dims[2];
         let data = SendPtr(input.pixel(image, first * width));
         let dims = [1, 1, rows * width];
         Direct {
             conv,
+            geometry,
             images: 1,
             in_dims: dims,
             out_dims: dims,

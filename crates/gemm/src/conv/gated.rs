@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::copy::CopyPixels;
 use super::{
     Algorithm, ConvEpilogue, ConvError, ImageSizes, Job, Order, Ordered, OrderedMut, PackedConv,
-    check_len,
+    Padded, check_len,
 };
 use crate::gemm::SendPtr;
 use crate::gemm::TileEpilogue;
@@ -55,7 +55,7 @@ impl<'a> GatedConv<'a> {
             return Ok(0);
         }
         let null = || SendPtr(std::ptr::null_mut());
-        self.job(&sizes, [null(), null()], orders, TileEpilogue::PLAIN).scratch(pool)
+        self.job(self.padded(&sizes), [null(), null()], orders, TileEpilogue::PLAIN).scratch(pool)
     }
 
     /// As [`PackedConv::run`].
@@ -80,7 +80,7 @@ impl<'a> GatedConv<'a> {
         }
         let data = [SendPtr(input.data.as_ptr().cast_mut()), SendPtr(output.data.as_mut_ptr())];
         let raw = epilogue.raw(output.order, sizes.out_plane);
-        self.job(&sizes, data, [input.order, output.order], raw).run(pool)
+        self.job(self.padded(&sizes), data, [input.order, output.order], raw).run(pool)
     }
 
     fn sizes(&self, images: usize, spatial: &[usize]) -> Result<ImageSizes, ConvError> {
@@ -89,14 +89,18 @@ impl<'a> GatedConv<'a> {
         ImageSizes::new(&self.conv.params, images, spatial)
     }
 
-    fn job(
-        &self,
-        sizes: &ImageSizes,
+    fn padded<'s>(&'s self, sizes: &'s ImageSizes) -> Padded<'s> {
+        Padded { geometry: &self.conv.geometry, sizes }
+    }
+
+    fn job<'s>(
+        &'s self,
+        padded: Padded<'s>,
         data: [SendPtr; 2],
         orders: [Order; 2],
         epilogue: TileEpilogue,
-    ) -> Job<'a> {
-        self.conv.gated_job(Some(self.gate), sizes, data, orders, epilogue)
+    ) -> Job<'s> {
+        self.conv.gated_job(Some(self.gate), padded, data, orders, epilogue)
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use super::{
     ConvEpilogue, ConvError, ConvParams, Geometry, ImageSizes, Order, Ordered, OrderedMut,
-    PackedConv, PerAxis, check_len,
+    PackedConv, Padded, PerAxis, check_len,
 };
 use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::chunks::{Shared, ranges};
@@ -146,8 +146,8 @@ impl<'a> Bands<'a> {
         }
     }
 
-    /// Returns the convolution of a band, and the spatial size of its input.
-    fn convolution(&self, band: &Band) -> Result<(PackedConv, PerAxis), ConvError> {
+    /// Returns the geometry of the convolution of a band, and the sizes of its images.
+    fn convolution(&self, band: &Band) -> Result<(Geometry, ImageSizes), ConvError> {
         let mut params = self.conv.params().clone();
         let mut spatial = PerAxis::from(self.spatial);
         let firsts =
@@ -156,17 +156,11 @@ impl<'a> Bands<'a> {
             (*begin, *end) = (band.pads[0], band.pads[1]);
             *rows = band.inputs.len();
         }
-        Ok((self.conv.with_params(params)?, spatial))
+        Ok((Geometry::new(&params)?, ImageSizes::new(&params, 1, &spatial)?))
     }
 }
 
 impl PackedConv {
-    /// Returns a convolution with the same weights and other padding.
-    fn with_params(&self, params: ConvParams) -> Result<PackedConv, ConvError> {
-        let geometry = Geometry::new(&params)?;
-        Ok(PackedConv { params, geometry, weights: self.weights.clone(), ..*self })
-    }
-
     /// Returns the most bytes of scratch memory that [`conv_narrow`] takes on all threads, but for
     /// a few KB.
     ///
@@ -183,9 +177,10 @@ impl PackedConv {
         if bands.each == 0 || images == 0 {
             return Ok(0);
         }
-        let (conv, spatial) = bands.convolution(&bands.band(0))?;
+        let (geometry, sizes) = bands.convolution(&bands.band(0))?;
         let (threads, pool) = bands.share(exec);
-        let own = conv.scratch(pool, 1, &spatial, [Order::Rows; 2])?;
+        let padded = Padded { geometry: &geometry, sizes: &sizes };
+        let own = self.padded_scratch(pool, padded, [Order::Rows; 2])?;
         let floats = bands.floats(bands.each).saturating_mul(size_of::<f32>());
         Ok(own.saturating_add(floats).saturating_mul(threads))
     }
@@ -224,7 +219,7 @@ pub fn conv_narrow<T: Number<Wide = f32>>(
     let failed = OnceLock::new();
     let run_unit = |unit: usize| {
         let (image, band) = (unit / count, bands.band(unit % count));
-        let (conv, spatial) = bands.convolution(&band)?;
+        let (geometry, sizes) = bands.convolution(&band)?;
         let (len, out_len) = (band.inputs.len() * bands.row, band.outputs.len() * bands.out_row);
         with_scratch(len * in_channels + out_len * out_channels, |wide| {
             let (wide_x, wide_y) = wide.split_at_mut(len * in_channels);
@@ -239,7 +234,8 @@ pub fn conv_narrow<T: Number<Wide = f32>>(
             })?;
             let input = Ordered { data: wide_x, order: Order::Rows };
             let output = OrderedMut { data: &mut *wide_y, order: Order::Rows };
-            conv.run(pool, 1, &spatial, input, output, epilogue)?;
+            let padded = Padded { geometry: &geometry, sizes: &sizes };
+            conv.run_padded(pool, padded, input, output, epilogue)?;
             ranges(pool, out_channels, out_len, |channels| {
                 for channel in channels {
                     let first = (image * out_channels + channel) * bands.out_rows;

@@ -7,8 +7,6 @@
 //! this form is that of a pointwise convolution for each point, one after the other. Where operands
 //! are rounded, a step is two neighbouring channels.
 
-use std::sync::Arc;
-
 use super::winograd::{self, POINTS};
 use super::{
     Algorithm, ConvError, ConvParams, Geometry, Lasts, Operands, PackedConv, check_len, words,
@@ -103,7 +101,6 @@ impl PackedConv {
             Algorithm::Winograd(operands) => source.pack_points(isa, &params, operands, room)?,
             Algorithm::Planes => source.pack_plain(&params, room),
         };
-        let weights = Arc::new(weights);
         Ok(PackedConv { params, geometry, isa, caches: Caches::detect(), algorithm, weights })
     }
 

@@ -90,9 +90,10 @@ impl Pieces {
         for tap in 0..kernel {
             let at = tap * dilation;
             let mut firsts = pieces.firsts.iter();
-            let shared = match is_apart {
-                true => None,
-                false => firsts.position(|first| (at - first).is_multiple_of(stride)),
+            let shared = if is_apart {
+                None
+            } else {
+                firsts.position(|first| (at - first).is_multiple_of(stride))
             };
             let piece = match shared {
                 Some(piece) => piece,

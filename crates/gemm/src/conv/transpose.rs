@@ -189,6 +189,7 @@ pub struct PackedTranspose {
 
 /// Weights in the form that the loops read.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // A box would allocate memory in each run that packs weights.
 enum Form {
     Phases(Phases),
     Products(Products),
@@ -336,7 +337,7 @@ impl PackedTranspose {
         let strides = three(&params.strides, 1);
         let excess = excesses(&params, spatial, output);
         let form = match kind {
-            FormKind::Products => Form::Products(Products::new(isa, &params, weights)?),
+            FormKind::Products => Form::Products(Products::new(isa, &params, weights, lasts)?),
             FormKind::Phases => {
                 let mut all = SmallVec::new();
                 for &z in &axes[0] {

@@ -88,6 +88,7 @@ pub(super) fn points_of_weights<const L: usize>(g: &[[f64; L]; 9]) -> [[f64; L];
 /// One convolution, sizes checked.
 pub(super) struct Winograd<'a> {
     pub(super) conv: &'a PackedConv,
+    pub(super) geometry: &'a Geometry,
     pub(super) images: usize,
     /// Height and width.
     pub(super) in_dims: [usize; 2],
@@ -406,8 +407,8 @@ struct ToPoints<'a> {
 impl Writes for ToPoints<'_> {
     #[inline(always)]
     unsafe fn write<S: Simd, M: Mac<S>>(self) {
-        let Winograd { conv, in_dims: [in_h, in_w], input, .. } = self.conv;
-        let pads = conv.geometry.pads_begin;
+        let Winograd { conv, geometry, in_dims: [in_h, in_w], input, .. } = self.conv;
+        let pads = geometry.pads_begin;
         let channels = conv.params.in_channels;
         let plane = in_h * in_w;
         // From a pixel to the next, and from one of its channels to the next.

@@ -28,7 +28,7 @@ use super::sizes::{ALIASED, NARROW, threads};
 use super::tables::PAIRS_OF_BYTES;
 use super::tables::tiles_of_shorts;
 use super::tile::TileTable;
-use sardonyx_simd::buffer::with_scratch;
+use sardonyx_simd::buffer::{Lasts, with_scratch};
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::{Ended, Exec, Isa};
 use sardonyx_simd::{Level, Loop, check_isa};
@@ -274,6 +274,7 @@ impl PackedB<Bytes> {
             isa,
             elements,
             size,
+            Lasts::ForGood,
             |_| {},
             |chunk, start, out| {
                 let columns = start..b.bits.cols().min(start + w);

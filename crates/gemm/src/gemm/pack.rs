@@ -13,7 +13,7 @@ use std::ops::Range;
 use super::form::Elements;
 use super::halves::{LeMatrix, ManyRows, Storage};
 use super::matrix::MatRef;
-use sardonyx_simd::buffer::AlignedBuf;
+use sardonyx_simd::buffer::{Lasts, PackedBuf};
 use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 use sardonyx_simd::{Exec, Isa, Operation, Pool, Work};
 
@@ -116,6 +116,25 @@ impl PackedB {
         Ok(PackedB { panels: Packed::new(isa, &b)?, beside: ManyRows::Widened })
     }
 
+    /// Packs `b` (k x n) for one run into scratch memory of this thread, so that the next run
+    /// allocates nothing, or for many runs.
+    ///
+    /// # Panics
+    ///
+    /// If this machine does not have `isa`.
+    pub(crate) fn from_matrix(isa: Isa, b: MatRef<'_>, lasts: Lasts) -> Result<PackedB, Ended> {
+        let size = [b.rows(), b.cols()];
+        let panels = Packed::by_chunks(
+            isa,
+            Storage::F32,
+            size,
+            lasts,
+            |_| {},
+            |steps, start, out| b.pack(isa, steps, start, out),
+        )?;
+        Ok(PackedB { panels, beside: ManyRows::Widened })
+    }
+
     /// Packs `b` (k x n) in the type that it has.
     ///
     /// # Panics
@@ -192,7 +211,7 @@ pub(crate) struct Packed<E: Elements = Storage> {
     pub(crate) isa: Isa,
     pub(crate) depth: usize,
     pub(crate) width: usize,
-    pub(crate) data: AlignedBuf,
+    pub(crate) data: PackedBuf,
     pub(crate) elements: E,
 }
 
@@ -211,7 +230,8 @@ impl Packed {
         fill: impl Fn(Range<usize>, usize, &mut [f32]) + Sync,
     ) -> Result<Packed, Ended> {
         let next_columns = |columns| source.next_columns(columns);
-        Packed::by_chunks(isa, storage, [source.depth(), source.width()], next_columns, fill)
+        let size = [source.depth(), source.width()];
+        Packed::by_chunks(isa, storage, size, Lasts::ForGood, next_columns, fill)
     }
 
     /// Panels in 16 bits, two steps of k as one.
@@ -235,6 +255,7 @@ impl<E: Elements> Packed<E> {
         isa: Isa,
         elements: E,
         [depth, width]: [usize; 2],
+        lasts: Lasts,
         next_columns: impl Fn(Range<usize>),
         fill: impl Fn(Range<usize>, usize, &mut [f32]) + Sync,
     ) -> Result<Packed<E>, Ended> {
@@ -243,7 +264,7 @@ impl<E: Elements> Packed<E> {
         let (panels, row, rows) = (width.div_ceil(w), elements.words(w), elements.rows(depth));
         let len = Packed::words(isa, elements, depth, width).expect("packed size overflows");
         // SAFETY: the chunks below are all of it.
-        let mut data = unsafe { AlignedBuf::unwritten_for_good(len) };
+        let mut data = unsafe { PackedBuf::unwritten(len, lasts) };
         let out = SendPtr(data.as_mut_ptr());
         // Nothing may be a matrix of very many columns.
         let piece = match len {

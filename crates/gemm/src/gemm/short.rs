@@ -150,8 +150,9 @@ impl InPlace {
         macro_rules! each {
             ($($rows:literal)*) => {
                 match (rows, vectors) {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: the caller's promise of the demands of `Rows`.
                     $(($rows, 1) => unsafe { S::call(Rows::<$rows, 1>(self)) },
+                    // SAFETY: the caller's promise of the demands of `Rows`.
                     ($rows, _) => unsafe { S::call(Rows::<$rows, 2>(self)) },)*
                     _ => {}
                 }

@@ -169,8 +169,9 @@ fn run_in(
     let outputs = outputs.collect::<Result<Vec<Tensor>, String>>()?;
     if outputs.iter().all(|output| output.data_type() != DataType::String) {
         // Weights that are not constant are packed in each call, and convolutions list their sizes,
-        // those of more than three axes in memory. A decoder of images is not this crate's.
-        let is_listed = !constants.contains(&1) || outputs.iter().any(|y| y.dims().len() > 5);
+        // those of `Conv` in memory only where there are more than three axes. A decoder of images
+        // is not this crate's.
+        let is_listed = outputs.iter().any(|y| y.dims().len() > 5);
         let allocates = ["ConvTranspose", "GRU", "ImageDecoder", "LSTM", "RNN"].contains(&op)
             || (op == "Conv" && is_listed);
         let planned = Planned { op, kernel: &*kernel, allocates };

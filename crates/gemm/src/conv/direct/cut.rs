@@ -83,7 +83,7 @@ impl Direct<'_> {
 
     /// Returns where tiles read inputs. `fits_cache`: weights stay in the second-level cache.
     fn source(&self, fits_cache: bool) -> Source {
-        let g = &self.conv.geometry;
+        let g = self.geometry;
         let changes = self.rounds() || self.gate.is_some();
         if changes && g.is_pointwise() && self.output.order != Order::Rows && fits_cache {
             // Pixels come from memory meanwhile.
@@ -132,7 +132,7 @@ impl Direct<'_> {
     }
 
     pub(super) fn cut(&self, pool: &Pool) -> Cut {
-        let g = &self.conv.geometry;
+        let g = self.geometry;
         let (words, group_out) = (self.conv.words(), self.group_out());
         let [_, out_h, out_w] = self.out_dims;
         let lanes = self.conv.isa.lanes();

@@ -61,7 +61,7 @@ impl Geometry {
 impl Direct<'_> {
     /// Returns the inputs of a block of `rows` rows by `cols` columns along rows and columns.
     pub(super) fn footprints(&self, rows: usize, cols: usize) -> [Footprint; 2] {
-        let g = &self.conv.geometry;
+        let g = self.geometry;
         let mut along = [g.footprint(1, rows), g.footprint(2, cols)];
         // Tiles of AMX may go through several adjacent taps.
         if self.conv.algorithm.operands() == Operands::Tiles && g.dilations[2] == 1 {

@@ -28,7 +28,7 @@ pub(super) struct PixelStart {
 impl Direct<'_> {
     /// Copies the input rows of a block.
     pub(super) fn copy_rows(&self, cut: &Cut, block: &Block, to: &mut [f32]) {
-        let g = &self.conv.geometry;
+        let g = self.geometry;
         let [in_d, in_h, _] = self.in_dims;
         let [rows, cols] = self.footprints(cut.rows, cut.cols);
         // A block may have fewer outputs than the copy has room for.
@@ -56,7 +56,7 @@ impl Direct<'_> {
         let in_w = self.in_dims[2];
         let [_, cols] = self.footprints(cut.rows, cut.cols);
         let filled = cols.places - (cut.cols - block.cols.len()) * cols.output;
-        let w0 = self.conv.geometry.first_input(2, block.cols.start);
+        let w0 = self.geometry.first_input(2, block.cols.start);
         for piece in 0..cols.pieces {
             let to = &mut to[piece * cols.places * cut.pixel..][..filled * cut.pixel];
             // The places that are inside the input.

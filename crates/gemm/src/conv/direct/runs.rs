@@ -55,12 +55,12 @@ impl Direct<'_> {
 
     /// Most runs of a window.
     pub(super) fn most_runs(&self) -> usize {
-        self.conv.geometry.taps() * self.pieces()
+        self.geometry.taps() * self.pieces()
     }
 
     /// Writes the runs of a window, of which there are at most [`Direct::most_runs`].
     pub(super) fn write_runs<'m>(&self, cut: &Cut, runs: &'m mut [Run]) -> &'m [Run] {
-        let g = &self.conv.geometry;
+        let g = self.geometry;
         let (words, pieces, taps) = (self.conv.words(), self.pieces(), g.taps());
         let [_, in_h, in_w] = self.in_dims;
         // Distances in floats of neighbouring taps along each axis.

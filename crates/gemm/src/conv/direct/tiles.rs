@@ -201,7 +201,7 @@ impl Unit<'_> {
 
     /// Returns the inputs of the next tile, if the first panel reads them in place and once.
     fn next_inputs(&self, panel: &Panel, spot: &Spot) -> Ahead {
-        let is_pointwise = self.direct.conv.geometry.taps() == 1;
+        let is_pointwise = self.direct.geometry.taps() == 1;
         if self.cut.source != Source::Input || !is_pointwise || !panel.is_first {
             return Ahead::none(panel.channels.weights);
         }

@@ -15,8 +15,9 @@ use super::{TransposeParams, three};
 use crate::gemm::{
     Epilogue, FinishTransposed, Lhs, MatRef, PackedB, Rhs, SendPtr, Storage, TileEpilogue, gemm,
 };
-use sardonyx_simd::buffer::with_scratch;
+use sardonyx_simd::buffer::{Lasts, with_scratch};
 use sardonyx_simd::{Body, Ended, Exec, Isa, Operation, Pool, Simd, Work, dispatch, split_even};
+use smallvec::SmallVec;
 
 /// Geometry: most output channels of a block.
 const MOST_CHANNELS: usize = 32;
@@ -28,7 +29,7 @@ const MOST_PIXELS: usize = 256;
 /// taps and then the channels of the block.
 #[derive(Debug)]
 pub(super) struct Products {
-    weights: Vec<PackedB>,
+    weights: SmallVec<[PackedB; 4]>,
     /// Blocks of a group.
     blocks: usize,
 }
@@ -68,11 +69,12 @@ impl Products {
         isa: Isa,
         params: &TransposeParams,
         weights: &[f32],
+        lasts: Lasts,
     ) -> Result<Products, ConvError> {
         let [group_in, group_out] = params.group_channels();
         let taps: usize = params.kernel.iter().product();
         let blocks = group_out.div_ceil(MOST_CHANNELS);
-        let mut packed = Vec::with_capacity(params.groups * blocks);
+        let mut packed = SmallVec::with_capacity(params.groups * blocks);
         for (group, block) in
             (0..params.groups).flat_map(|group| (0..blocks).map(move |block| (group, block)))
         {
@@ -87,7 +89,7 @@ impl Products {
                         to.zip(&weights[from..][..taps]).for_each(|(to, weight)| *to = *weight);
                     }
                 }
-                PackedB::new(isa, MatRef::row_major(rows, group_in, row))
+                PackedB::from_matrix(isa, MatRef::row_major(rows, group_in, row), lasts)
             });
             packed.push(matrix?);
         }

@@ -658,6 +658,7 @@ struct Times<'s> {
 }
 
 /// Factors of a product, and where their elements are.
+#[allow(clippy::large_enum_variant)] // A box would allocate memory in each run.
 enum Factors<'s> {
     /// Each element is multiplied with one of the other factor. Steps are along the axes of the
     /// result.

@@ -149,8 +149,8 @@ impl QLinearMatMul {
         let (exec, count) = (call.exec, shapes.count());
         let (a_scales, b_scales) = (numbers(call, A + 1)?, numbers(call, B + 1)?);
         let (a_zeros, b_zeros) = (numbers(call, A + 2)?, numbers(call, B + 2)?);
-        let of_a = Parameters::new(call, A, &a_scales, &*a_zeros, shapes)?;
-        let of_b = Parameters::new(call, B, &b_scales, &*b_zeros, shapes)?;
+        let of_a = Parameters::new(call, A, &a_scales, &a_zeros, shapes)?;
+        let of_b = Parameters::new(call, B, &b_scales, &b_zeros, shapes)?;
         let result = one_number(call, Y_SCALE)?;
         let y_zero = one_number(call, Y_ZERO)?;
         let (a, b) = (numbers(call, A)?, numbers(call, B)?);
