@@ -17,7 +17,7 @@
 #[cfg(test)]
 mod tests;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use sardonyx_model::{
     Attribute, AttributeValue, GraphId, Id, Model, NoExternalData, NodeId, TensorProto, ValueId,
@@ -59,8 +59,20 @@ pub fn eliminate_common(
     inference: &Inference,
     constant: &dyn Fn(ValueId) -> Option<Tensor>,
 ) -> Eliminated {
+    eliminate_common_except(resolved, inference, constant, HashSet::new())
+}
+
+/// Merges nodes like [`eliminate_common`], but takes no value of `computed` for a constant, even if
+/// its elements are inferred.
+pub(crate) fn eliminate_common_except(
+    resolved: &mut Resolved,
+    inference: &Inference,
+    constant: &dyn Fn(ValueId) -> Option<Tensor>,
+    computed: HashSet<ValueId>,
+) -> Eliminated {
     let main = resolved.main();
     let mut elimination = Elimination::new(resolved, inference, constant);
+    elimination.computed = computed;
     elimination.graph(main);
     elimination.eliminated
 }
@@ -160,6 +172,8 @@ struct Elimination<'a> {
     resolved: &'a mut Resolved,
     inference: &'a Inference,
     constant: &'a dyn Fn(ValueId) -> Option<Tensor>,
+    /// Values that are not constants, whatever inference knows.
+    computed: HashSet<ValueId>,
     /// First equal value of each value.
     first: Vec<ValueId>,
     /// Items in the graphs around the current node, the innermost last.
@@ -190,6 +204,7 @@ impl<'a> Elimination<'a> {
             resolved,
             inference,
             constant,
+            computed: HashSet::new(),
             first,
             scopes: Vec::new(),
             held: Vec::new(),
@@ -281,6 +296,9 @@ impl<'a> Elimination<'a> {
 
     /// Returns the elements of a known value that is small.
     fn small_constant(&self, value: ValueId) -> Option<Tensor> {
+        if self.computed.contains(&value) {
+            return None;
+        }
         let known = || self.inference.known(value).and_then(Known::to_tensor);
         (self.constant)(value).or_else(known).filter(|tensor| tensor.len() <= SMALL)
     }

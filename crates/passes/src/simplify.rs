@@ -32,9 +32,10 @@ use sardonyx_model::{
     ExternalData, GraphId, Model, NodeId, OperatorSetId, Producer, Symbol, Type, ValueId, ValueInfo,
 };
 use sardonyx_ops::Registry;
+use sardonyx_ops::operators::CONSTANT;
 use sardonyx_tensor::{DataType, Tensor};
 
-use crate::cse::eliminate_common;
+use crate::cse::eliminate_common_except;
 use crate::dead::remove_dead;
 use crate::finding::{Finding, place_of_node};
 use crate::fuse::{Made, apply};
@@ -112,7 +113,7 @@ impl SimplifyOptions<'_> {
 pub struct Simplified {
     /// The model.
     pub model: Model,
-    /// Rewrites, and what nearly was one.
+    /// Rewrites and near misses.
     pub report: SimplifyReport,
     /// Nodes of the input model from which the nodes of the result were made.
     pub origins: Origins,
@@ -166,14 +167,22 @@ struct Scope {
     opset: u32,
 }
 
+/// Inputs and constants of a main graph before IR version 4.
+struct OldLists {
+    /// Inputs, with the constants among them.
+    inputs: Vec<ValueInfo>,
+    /// Constants that are not inputs, although they have to be.
+    plain: HashSet<ValueId>,
+}
+
 struct Job<'a> {
     registry: &'a Registry,
     options: &'a SimplifyOptions<'a>,
     resolved: Resolved,
     constants: Constants<'a>,
     verifier: Verifier<'a>,
-    /// Inputs of the main graph before IR version 4, where constants are inputs, too.
-    old_inputs: Option<Vec<ValueInfo>>,
+    /// Lists of the main graph in a model before IR version 4, where constants are inputs, too.
+    old_lists: Option<OldLists>,
     /// Bytes that folded constants may still add.
     grow: u64,
     report: SimplifyReport,
@@ -192,11 +201,14 @@ impl<'a> Job<'a> {
         let mut report = SimplifyReport { level: options.level, ..SimplifyReport::default() };
         report.before = Tally::from_model(original);
         let mut model = original.clone();
-        let mut old_inputs = None;
+        let mut old_lists = None;
         if model.header.ir_version.unwrap_or(0) < PLAIN_INITIALIZERS
             && let Some(main) = model.main
         {
-            old_inputs = Some(model.graph(main).inputs.clone());
+            old_lists = Some(OldLists {
+                inputs: model.graph(main).inputs.clone(),
+                plain: constants::list_plain(&model, main),
+            });
             model.fix_default_inputs(main);
         }
         let state = names_in_use(&model);
@@ -207,7 +219,7 @@ impl<'a> Job<'a> {
             resolved,
             constants: Constants::new(options.external, state),
             verifier: Verifier::new(options, registry),
-            old_inputs,
+            old_lists,
             grow: options.grow,
             report,
             near: HashSet::new(),
@@ -316,13 +328,32 @@ impl<'a> Job<'a> {
         let stored =
             values.filter_map(|value| Some((value, self.constants.read_stored(model, value)?)));
         let stored: HashMap<ValueId, Tensor> = stored.collect();
-        let found =
-            eliminate_common(&mut self.resolved, inference, &|value| stored.get(&value).cloned());
+        let computed = self.list_computed_floats(inference);
+        let constant = |value: ValueId| stored.get(&value).cloned();
+        let found = eliminate_common_except(&mut self.resolved, inference, &constant, computed);
         let main = self.resolved.main();
         let large = if self.report.rounds == 0 { self.merge_large(main) } else { 0 };
         let count = found.nodes + found.constants + large;
         self.note(DUPLICATES.name, count, found.nodes);
         count
+    }
+
+    /// Lists the floats that nodes compute although inference knows them. At level `exact`, they
+    /// are not merged with constants, which products sum in another order.
+    fn list_computed_floats(&self, inference: &Inference) -> HashSet<ValueId> {
+        if self.options.level > SimplifyLevel::Exact {
+            return HashSet::new();
+        }
+        let model = self.resolved.model();
+        let graphs = self.resolved.graphs().iter();
+        let nodes = graphs.flat_map(|graph| self.resolved.order_of(*graph));
+        let computing = nodes.filter(|node| !self.resolved.is(**node, &CONSTANT));
+        let values = computing.flat_map(|node| model.outputs(*node)).flatten().copied();
+        let is_known_float = |value: &ValueId| {
+            let elem = inference.ty(*value).and_then(Type::elem);
+            inference.known(*value).is_some() && elem.is_none_or(DataType::is_float)
+        };
+        values.filter(is_known_float).collect()
     }
 
     /// Applies the rules that look at single nodes.
@@ -409,16 +440,17 @@ impl<'a> Job<'a> {
         is_constant && self.must_stay_computed(inference, output)
     }
 
-    /// Whether a value must not become a constant, as a product of floats reads it.
+    /// Whether a value must not become a constant, as a product of floats reads it. Functions and
+    /// operators of other domains may consist of products.
     fn must_stay_computed(&self, inference: &Inference, value: ValueId) -> bool {
         let elem = inference.ty(value).and_then(Type::elem);
+        let may_sum = |reader: NodeId| {
+            let op = self.resolved.op(reader);
+            op.is_none_or(|op| !op.def.domain.is_empty() || PRODUCTS.iter().any(|p| op.def.is(p)))
+        };
         self.options.level == SimplifyLevel::Exact
             && elem.is_none_or(DataType::is_float)
-            && self
-                .resolved
-                .model()
-                .uses(value)
-                .any(|(reader, _)| PRODUCTS.iter().any(|product| self.resolved.is(reader, product)))
+            && self.resolved.model().uses(value).any(|(reader, _)| may_sum(reader))
     }
 
     /// Calls `look` with the surroundings of the nodes of a graph.
@@ -563,11 +595,11 @@ impl<'a> Job<'a> {
         }
         let roots: Vec<GraphId> = model.functions.iter().map(|function| function.body).collect();
         for root in roots {
-            constants::turn_into_nodes(&mut model, root);
+            constants::turn_into_nodes(&mut model, root, self.options.external, &|_| true);
         }
         constants::prune_declarations(&mut model);
-        if let (Some(inputs), Some(main)) = (self.old_inputs, model.main) {
-            constants::restore_inputs(&mut model, main, inputs);
+        if let (Some(lists), Some(main)) = (self.old_lists, model.main) {
+            constants::restore_lists(&mut model, main, lists, self.options.external);
         }
         self.report.after = Tally::from_model(&model);
         (model, self.report, origins)

@@ -17,7 +17,7 @@ impl Job<'_> {
                 let taken = self.branch_of(node, inference);
                 let Some(Taken { graph, given }) = taken else { continue };
                 let is_taken = match graph {
-                    Some(graph) => self.take(scope, node, graph, &given),
+                    Some(graph) => self.take(scope, inference, node, graph, &given),
                     None => {
                         self.give(scope, node, given);
                         true
@@ -76,7 +76,14 @@ impl Job<'_> {
     }
 
     /// Puts the nodes of a graph in the place of its node.
-    fn take(&mut self, scope: Scope, node: NodeId, graph: GraphId, given: &[ValueId]) -> bool {
+    fn take(
+        &mut self,
+        scope: Scope,
+        inference: &Inference,
+        node: NodeId,
+        graph: GraphId,
+        given: &[ValueId],
+    ) -> bool {
         let model = self.resolved.model();
         let is_loop = self.resolved.is(node, &LOOP);
         let inner = model.graph(graph);
@@ -104,7 +111,19 @@ impl Job<'_> {
                 others.insert(inputs[0], build.constant("iteration", &number));
                 others.insert(inputs[1], build.constant("condition", &condition));
             }
-            others.extend(inputs[2..].iter().copied().zip(given.iter().copied()));
+            for (input, value) in inputs[2..].iter().zip(given) {
+                // A product in the body would sum a constant in another order than an input.
+                let is_constant = self.constants.is_constant(&self.resolved, inference, *value);
+                let value = if is_constant && self.must_stay_computed(inference, *input) {
+                    let mut build = self.resolved.build(node);
+                    let (made, value) = build.before(IDENTITY.name, "", &[Some(*value)], &[]);
+                    self.resolved.set_opset(made, scope.opset);
+                    value
+                } else {
+                    *value
+                };
+                others.insert(*input, value);
+            }
         } else if !inner.inputs.is_empty() {
             return false;
         }

@@ -46,7 +46,7 @@ pub(super) fn find_casts(cx: &Matcher<'_>, node: NodeId) -> Match {
     Match::Yes(rewrite)
 }
 
-/// Whether all values of a type are integers or truth values.
+/// Whether all values of a type are integers or Booleans.
 fn is_whole(elem: DataType) -> bool {
     elem == DataType::Bool || elem.is_integer()
 }

@@ -6,15 +6,15 @@ use std::cell::RefCell;
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
-    AttrValue, AttributeValue, Attributes, ExternalData, GraphId, Initializer, Model,
-    NoExternalData, NodeAttributes, NodeId, Producer, Symbol, TensorProto, ValueId, ValueInfo,
+    AttrValue, AttributeValue, Attributes, ExternalData, GraphId, Model, NoExternalData,
+    NodeAttributes, NodeId, Producer, Symbol, TensorProto, ValueId, ValueInfo,
 };
 use sardonyx_ops::Known;
 use sardonyx_ops::operators::CONSTANT;
 use sardonyx_tensor::{StringArray, Tensor};
 
 use super::rule::CONSTANTS;
-use super::{Job, Scope};
+use super::{Job, OldLists, Scope};
 use crate::infer::Inference;
 use crate::ir_version::PLAIN_INITIALIZERS;
 use crate::order::tree;
@@ -187,7 +187,7 @@ impl Job<'_> {
     /// of nodes. An output keeps its node: engines expect nodes to make outputs.
     pub(super) fn store_constants(&mut self, scope: Scope) -> usize {
         let ir_version = self.resolved.model().header.ir_version.unwrap_or(0);
-        // Before, initializers are inputs, which a caller can override.
+        // Before, an initializer has to be an input, and inputs stay as they are.
         if scope.function.is_some() || ir_version < PLAIN_INITIALIZERS {
             return 0;
         }
@@ -328,17 +328,26 @@ fn take_sample(bytes: &[u8]) -> Vec<u8> {
     starts.iter().flat_map(|start| bytes[*start..start + size].iter().copied()).collect()
 }
 
-/// Turns the initializers of a body of a function, which cannot have any, into `Constant` nodes.
-pub(super) fn turn_into_nodes(model: &mut Model, root: GraphId) {
-    let made: Vec<Initializer> = std::mem::take(&mut model.graph_mut(root).initializers);
+/// Turns those initializers of a graph for which `turns` returns true into `Constant` nodes. One
+/// that cannot be read stays.
+pub(super) fn turn_into_nodes(
+    model: &mut Model,
+    root: GraphId,
+    external: &dyn ExternalData,
+    turns: &dyn Fn(ValueId) -> bool,
+) {
+    let mut made = Vec::new();
+    model.retain_initializers(root, |model, initializer| {
+        let Some(value) = initializer.value.filter(|value| turns(*value)) else { return true };
+        let Ok(tensor) = model.tensor(&initializer.tensor, external) else { return true };
+        made.push((value, tensor));
+        false
+    });
     let count = made.len();
-    for initializer in made {
-        let tensor = model.tensor(&initializer.tensor, &NoExternalData).ok();
-        if let (Some(value), Some(tensor)) = (initializer.value, tensor) {
-            let node = model.add_node(root, "Constant", "", &[], 1);
-            model.set_attribute(node, "value", AttrValue::Tensor(tensor));
-            model.redefine_output(node, 0, value);
-        }
+    for (value, tensor) in made {
+        let node = model.add_node(root, "Constant", "", &[], 1);
+        model.set_attribute(node, "value", AttrValue::Tensor(tensor));
+        model.redefine_output(node, 0, value);
     }
     model.graph_mut(root).nodes.rotate_right(count);
 }
@@ -376,20 +385,32 @@ pub(super) fn prune_declarations(model: &mut Model) {
     }
 }
 
+/// Lists the initializers of a graph that are not inputs.
+pub(super) fn list_plain(model: &Model, graph: GraphId) -> HashSet<ValueId> {
+    let values = model.graph(graph).initializers.iter().filter_map(|found| found.value);
+    let is_plain =
+        |value: &ValueId| matches!(model.value(*value).producer, Producer::Initializer(_));
+    values.filter(is_plain).collect()
+}
+
 /// Lists constants among the inputs of the main graph again, as they are before IR version 4: those
-/// of the file at their old positions, new ones at the end.
-pub(super) fn restore_inputs(model: &mut Model, main: GraphId, old: Vec<ValueInfo>) {
-    let constants: Vec<ValueId> =
+/// of the file at their old positions. New ones become nodes, as inputs stay as they are.
+pub(super) fn restore_lists(
+    model: &mut Model,
+    main: GraphId,
+    lists: OldLists,
+    external: &dyn ExternalData,
+) {
+    let left: HashSet<ValueId> =
         model.graph(main).initializers.iter().filter_map(|found| found.value).collect();
-    let left: HashSet<ValueId> = constants.iter().copied().collect();
-    let kept = old.into_iter().filter(|info| {
+    let kept = lists.inputs.into_iter().filter(|info| {
         info.value.is_none_or(|value| {
             left.contains(&value) || matches!(model.value(value).producer, Producer::Input(_))
         })
     });
     let inputs: Vec<ValueInfo> = kept.collect();
-    let listed: HashSet<ValueId> = inputs.iter().filter_map(|info| info.value).collect();
-    let new: Vec<ValueId> = constants.into_iter().filter(|value| !listed.contains(value)).collect();
+    let mut old = lists.plain;
+    old.extend(inputs.iter().filter_map(|info| info.value));
+    turn_into_nodes(model, main, external, &|value| !old.contains(&value));
     model.list_inputs(main, inputs);
-    model.make_inputs_of_initializers(main, &new);
 }

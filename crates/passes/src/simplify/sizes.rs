@@ -50,7 +50,8 @@ impl Job<'_> {
                 continue;
             };
             if let Some(tensor) = found.to_tensor() {
-                if is_plain(model, node) {
+                // Inference also tracks whole floats, such as those of a small weight.
+                if is_plain(model, node) && !self.must_stay_computed(inference, value) {
                     become_constant(&mut self.resolved, node, tensor, scope.opset);
                     count += 1;
                 }
