@@ -176,14 +176,14 @@ impl<T: Half> Body for Row<T> {
             };
             let rest = len - at;
             if rest > 0 {
-                let mut last = [[T::ONE; MOST_LANES]; 3];
-                for i in 0..rest {
-                    last[0][i] = *a.at(at + i);
-                    last[1][i] = *b.at(at + i);
+                let [mut x, mut y, mut result] = [[T::ONE; MOST_LANES]; 3];
+                for (i, (x, y)) in x.iter_mut().zip(&mut y).take(rest).enumerate() {
+                    *x = *a.at(at + i);
+                    *y = *b.at(at + i);
                 }
-                let (x, y) = (T::load::<S>(last[0].as_ptr()), T::load::<S>(last[1].as_ptr()));
-                T::store::<S>(last[2].as_mut_ptr(), op.apply::<S>(x, y));
-                std::ptr::copy_nonoverlapping(last[2].as_ptr(), out.add(at), rest);
+                let (x, y) = (T::load::<S>(x.as_ptr()), T::load::<S>(y.as_ptr()));
+                T::store::<S>(result.as_mut_ptr(), op.apply::<S>(x, y));
+                std::ptr::copy_nonoverlapping(result.as_ptr(), out.add(at), rest);
             }
         }
     }

@@ -418,6 +418,11 @@ fn random_outputs(numbers: &mut Numbers, values: &[(String, usize, usize)]) -> V
     outputs
 }
 
+/// Draws an index below `count`, in four of five cases the last one.
+fn draw_recent(numbers: &mut Numbers, count: usize) -> usize {
+    if numbers.number_below(5) > 0 { count - 1 } else { numbers.number_below(count) }
+}
+
 /// Makes a random graph of products, sums, activations and moves over values `[N, rows, cols]`.
 fn random_graph(seed: u64) -> String {
     let mut numbers = Numbers::new(seed);
@@ -428,12 +433,7 @@ fn random_graph(seed: u64) -> String {
         (String::new(), String::from("float half = {0.5}, float[1] two = {2}"));
     let mut weights = 0;
     for step in 0..4 + numbers.number_below(14) {
-        let pick = if numbers.number_below(5) > 0 {
-            values.len() - 1
-        } else {
-            numbers.number_below(values.len())
-        };
-        let (a, rows, width) = values[pick].clone();
+        let (a, rows, width) = values[draw_recent(&mut numbers, values.len())].clone();
         let same: Vec<String> = values
             .iter()
             .filter(|(_, r, c)| (*r, *c) == (rows, width))

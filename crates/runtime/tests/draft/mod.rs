@@ -186,7 +186,7 @@ impl Draft {
 
 pub(crate) fn values(inputs: &[(&str, &[usize], &[f32])]) -> Vec<(String, Value)> {
     let inputs = inputs.iter().map(|(name, dims, elements)| {
-        let tensor = Tensor::from_slice(*dims, *elements).expect("a fitting tensor");
+        let tensor = Tensor::from_slice(*dims, elements).expect("a fitting tensor");
         (name.to_string(), tensor.into())
     });
     inputs.collect()
