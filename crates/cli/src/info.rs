@@ -43,13 +43,18 @@ pub(crate) struct Args {
 /// version, a new key does not.
 const SCHEMA: &str = "sardonyx.info/1";
 
+/// Names of files that directories on hubs have beside a model.
+#[cfg(feature = "generate")]
+const HUB_FILES: [&str; 3] = ["config.json", "genai_config.json", "tokenizer.json"];
+
 /// Runs `sardonyx info`: prints a summary of a model, its nodes, or a description of the machine.
 pub(crate) fn info(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let Some(path) = args.path.clone() else {
         return machine::print_machine(args.json, terminal);
     };
+    // The message about any other directory lists its models.
     #[cfg(feature = "generate")]
-    if path.is_dir() {
+    if HUB_FILES.iter().any(|name| path.join(name).is_file()) {
         return crate::directory::print_directory(&path, args.json, terminal);
     }
     let arg = ModelArg { path, limits: args.limits.clone() };
