@@ -53,22 +53,6 @@ const STEPS: &[Step] = &[
     step("thresholds", &["xtask", "thresholds", "--check"]),
     step("requirements", &["xtask", "requirements", "--check"]),
     step("test", &["test", "--workspace"]),
-    // Answers of programs without families and formats. The crates below have these features in the
-    // workspace, so that only crates of the engine are built again.
-    step(
-        "test without features",
-        &[
-            "test",
-            "-p",
-            "sardonyx",
-            "--no-default-features",
-            "--features",
-            "ndarray,num-complex,serde",
-            "--test",
-            "integration",
-            "left_out",
-        ],
-    ),
     // Products have no spans, so crates that have them are built for this test.
     step("spans", &["test", "--workspace", "--features", "sardonyx/tracing", "--test", "spans"]),
     // Needs the command, which the tests have built.
@@ -119,6 +103,21 @@ const FULL: &[Step] = &[
     step("models in packages", &["xtask", "packages", "models"]),
     step("packages", &["xtask", "packages", "programs"]),
     step("features", &["xtask", "features"]),
+    // Answers of programs without families and formats. Builds the crates of the engine again.
+    step(
+        "test without features",
+        &[
+            "test",
+            "-p",
+            "sardonyx",
+            "--no-default-features",
+            "--features",
+            "ndarray,num-complex,serde",
+            "--test",
+            "integration",
+            "left_out",
+        ],
+    ),
     step("fuzz", &["xtask", "fuzz", "600"]),
     step("release", &["xtask", "release", "--dry-run"]),
 ];

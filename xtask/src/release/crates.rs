@@ -146,7 +146,8 @@ mod tests {
         let version = crate::release::preconditions::own_version().unwrap();
         assert_eq!(check_versions(&version, &packages).unwrap(), Vec::<String>::new());
         // Each package, each dependency on one, and both lines of the project.
-        let dependencies = packages.iter().filter(|package| is_published(package)).count() - 1;
+        let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+        let dependencies = manifest.matches("{ path = \"crates/").count();
         let found = check_versions("99.0.0", &packages).unwrap().len();
         assert_eq!(found, packages.len() + dependencies + 2);
     }
