@@ -144,8 +144,8 @@ const ALONE: &str = "SARDONYX_CAPI_DAMAGE";
 
 /// Calls with objects of other types and released ones, which debug builds distinguish.
 ///
-/// They are made in a process of their own: elsewhere an object of another test may get the address of
-/// a released one, and the calls would change and free it.
+/// They are made in a process of their own: elsewhere an object of another test may get the address
+/// of a released one, and the calls would change and free it.
 #[cfg(debug_assertions)]
 #[test]
 fn ten_thousand_damaged_calls_are_errors() {

@@ -244,8 +244,8 @@ fn a_model_from_a_file_with_its_metadata() {
 }
 
 extern "C" fn tell(sender: *mut c_void, outputs: *mut Object, count: usize, status: Object) {
-    // A sender on the stack of the test would be used after it is dropped: the receiver goes on once
-    // the message is there, before `send` returns.
+    // A sender on the stack of the test would be used after it is dropped: the receiver goes on
+    // once the message is there, before `send` returns.
     // SAFETY: each run gets a box of its own and calls back once.
     let sender = unsafe { Box::from_raw(sender.cast::<Sender<(usize, usize, bool)>>()) };
     sender.send((outputs.addr(), count, status.is_null())).unwrap();
