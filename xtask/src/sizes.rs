@@ -23,9 +23,9 @@ impl Artefact {
     /// Returns the largest size, in MB.
     const fn limit(self) -> f64 {
         match self {
-            Artefact::Command => 30.0,
-            Artefact::Wheel => 14.0,
-            Artefact::DevWheel => 15.0,
+            Artefact::Command => 36.0,
+            Artefact::Wheel => 18.0,
+            Artefact::DevWheel => 20.0,
         }
     }
 }
