@@ -25,7 +25,7 @@ impl Artefact {
         match self {
             Artefact::Command => 36.0,
             Artefact::Wheel => 18.0,
-            Artefact::DevWheel => 20.0,
+            Artefact::DevWheel => 17.0,
         }
     }
 }

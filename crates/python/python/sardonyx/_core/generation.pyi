@@ -4,6 +4,8 @@ from typing import Any, final
 from sardonyx._core.session import StopFlag
 from sardonyx.typing import StrPath, Value
 
+# Any: prompts are texts, tokens or messages, and each option has a type of its own.
+
 @final
 class Generator:
     """Language model of a directory."""
