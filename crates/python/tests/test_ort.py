@@ -747,3 +747,14 @@ def test_everything_has_help():
                 if not member.startswith("_") and (callable(part) or isinstance(part, property)):
                     assert part.__doc__ or isinstance(part, value), f"{name}.{member}"
     assert importlib.import_module("sardonyx.ort.__main__").main.__doc__
+
+
+def test_the_simplified_model_is_written(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[2] y) { a = Identity(x) y = Neg(a) }'
+    )
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "simple.onnx")
+    ort.InferenceSession(model.SerializeToString(), options)
+    assert [node.op_type for node in onnx.load(tmp_path / "simple.onnx").graph.node] == ["Neg"]
