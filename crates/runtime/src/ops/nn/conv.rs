@@ -296,15 +296,16 @@ fn pack(
                 };
                 let bytes = PackedConv::bytes_of(isa, &params, algorithm).map_err(invalid)?;
                 let packed = site.weights.find_or_pack(&constant, form, bytes, |weights| {
-                    let wide = to_floats(constant.data_type, weights.read_all());
-                    let wide_fill = wide.as_ref().and_then(|wide| wide.first().copied());
-                    let fill = weights.fill().map(|bytes| bytes.try_into().map(f32::from_ne_bytes));
-                    let source = match (fill, wide_fill, &wide) {
-                        (Some(Ok(fill)), None, _) | (Some(_), Some(fill), _) => {
-                            WeightSource::Fill(fill)
-                        }
-                        (_, _, Some(wide)) => WeightSource::Floats(wide),
-                        (_, _, None) => WeightSource::LeBytes(weights.read_all()),
+                    let bytes = weights.read_all();
+                    let wide = to_floats(constant.data_type, bytes);
+                    let first = match &wide {
+                        Some(wide) => wide.first().copied(),
+                        None => bytes.first_chunk().copied().map(f32::from_ne_bytes),
+                    };
+                    let source = match (first.filter(|_| weights.fill().is_some()), &wide) {
+                        (Some(fill), _) => WeightSource::Fill(fill),
+                        (None, Some(wide)) => WeightSource::Floats(wide),
+                        (None, None) => WeightSource::LeBytes(bytes),
                     };
                     let lasts = Lasts::ForGood;
                     PackedConv::scaled(isa, params.clone(), algorithm, source, scale, lasts)
