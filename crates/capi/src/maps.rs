@@ -21,7 +21,7 @@ pub(crate) fn keys(map: &Map) -> Result<Tensor, Error> {
         MapKey::Unsigned(number) => {
             i64::try_from(*number).map_err(|_| argument("a key of the map exceeds int64"))
         }
-        MapKey::String(_) => Err(argument("a key of the map is no number")),
+        MapKey::String(_) => Err(argument("the map has a string among integer keys")),
     });
     let numbers: Result<Vec<i64>, Error> = numbers.collect();
     Tensor::from_vec([entries.len()], numbers?).map_err(of_tensor)

@@ -531,7 +531,7 @@ pub(crate) extern "C" fn set_ep_dynamic_options(
     answer("SetEpDynamicOptions", || {
         session.get()?;
         Err(sardonyx_ort::refused::find("dynamic options", &[])
-            .unwrap_or_else(|| argument("there are no dynamic options")))
+            .unwrap_or_else(|| argument("options of a session cannot be changed after it is made")))
     })
 }
 

@@ -100,7 +100,9 @@ impl Strings {
     /// An index without an element.
     pub(crate) fn get(&self, index: usize) -> Result<&[u8], Error> {
         let count = self.tensor.len();
-        demand(index < count, || format!("there is no string {index} of {count}"))?;
+        demand(index < count, || {
+            format!("index {index} is out of range: the tensor has {count} strings")
+        })?;
         Ok(match &self.written {
             Some(written) => &written[index],
             None => self.tensor.strings().map_or(&[], |strings| strings.get(index)),
@@ -126,7 +128,9 @@ impl Strings {
     /// An index without an element.
     pub(crate) fn change_one(&mut self, index: usize) -> Result<&mut Vec<u8>, Error> {
         let count = self.tensor.len();
-        demand(index < count, || format!("there is no string {index} of {count}"))?;
+        demand(index < count, || {
+            format!("index {index} is out of range: the tensor has {count} strings")
+        })?;
         Ok(&mut self.change()[index])
     }
 
@@ -296,7 +300,9 @@ impl Value {
     /// Another type or shape.
     pub(crate) fn copy_from(&self, output: &EngineValue) -> Result<(), Error> {
         let EngineValue::Tensor(tensor) = output else {
-            return Err(argument("an output that is no tensor cannot be written to a given value"));
+            return Err(argument(
+                "a given OrtValue can only receive a tensor, and the output is a sequence, map or optional",
+            ));
         };
         if let (Some(strings), Some(from)) = (self.strings(), tensor.strings()) {
             let mut strings = strings.lock().unwrap_or_else(PoisonError::into_inner);
@@ -401,8 +407,12 @@ impl Value {
     /// Returns an item of a sequence; of a map its keys (0) or its values (1), as tensors.
     fn part(&self, index: usize) -> Result<Value, Error> {
         let count = self.count_parts()?;
-        demand(index < count, || format!("there is no value {index} of {count}"))?;
-        let Content::Fixed(fixed) = &*self.0 else { return Err(argument("there is no value")) };
+        demand(index < count, || {
+            format!("index {index} is out of range: the OrtValue has {count} parts")
+        })?;
+        let Content::Fixed(fixed) = &*self.0 else {
+            return Err(argument("the OrtValue is neither a sequence nor a map"));
+        };
         match &fixed.value {
             EngineValue::Sequence(sequence) => Value::from_engine(sequence.items()[index].clone()),
             EngineValue::Map(map) if index == 0 => {
@@ -556,7 +566,9 @@ pub(crate) extern "C" fn tensor_at(
     answer("TensorAt", || {
         let value = value.get()?;
         let start = value.data()?;
-        let Some(tensor) = value.as_tensor() else { return Err(argument("there is no tensor")) };
+        let Some(tensor) = value.as_tensor() else {
+            return Err(argument("the OrtValue is not a tensor"));
+        };
         let (dims, index) = (tensor.dims(), index.read(rank, "indices")?);
         let mut place = 0usize;
         demand(index.len() == dims.len(), || {

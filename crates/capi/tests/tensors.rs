@@ -153,7 +153,7 @@ fn strings_are_filled_and_read() {
             value.0 => Object, c"x".as_ptr() => *const c_char, 3 => usize
         )),
         2,
-        "there is no string 3 of 3",
+        "index 3 is out of range: the tensor has 3 strings",
     );
     let mut data = ptr::null_mut::<u8>();
     demand_failure(
