@@ -223,7 +223,7 @@ impl From<sardonyx_generate::Error> for Failure {
                 if let Some(place) = error.place() {
                     failure = failure.at(place);
                 }
-                match error.advice() {
+                match error.help() {
                     Some(advice) => failure.help(advice),
                     None => failure,
                 }

@@ -80,7 +80,7 @@ impl Classifier {
                 "has no output `{OUTPUT}`, so it is no classifier"
             ))
             .at(&files.root().join(&encoder.file))
-            .help("an encoder without classes gives vectors: embed the texts"));
+            .with_help("an encoder without classes gives vectors: embed the texts"));
         }
         Ok(Classifier { encoder, config, stop: None })
     }
@@ -153,7 +153,7 @@ impl Classifier {
         let mut take = |index: usize, output: &BatchOutput, row: usize| {
             if output.has_positions() {
                 return Err(Error::refusal("the model labels tokens, not texts")
-                    .help("find spans in place of classifying texts"));
+                    .with_help("find spans in place of classifying texts"));
             }
             let scores = output.features(row);
             probabilities[index] = if is_multiple || scores.len() == 1 {
@@ -193,7 +193,7 @@ impl Classifier {
         let mut take = |index: usize, output: &BatchOutput, row: usize| {
             if !output.has_positions() {
                 return Err(Error::refusal("the model labels texts, not tokens")
-                    .help("classify texts in place of finding spans"));
+                    .with_help("classify texts in place of finding spans"));
             }
             let mut builder = SpanBuilder::default();
             for (position, offsets) in tokens[index].offsets.iter().enumerate() {

@@ -119,7 +119,9 @@ impl Decoder {
         if config.is_encoder_decoder || is_sequence_model {
             return Err(Error::refusal("is a model of encoder and decoder, such as T5 or Whisper")
                 .at(files.root())
-                .help("text is generated with decoder-only models; run the parts with `Session`"));
+                .with_help(
+                    "text is generated with decoder-only models; run the parts with `Session`",
+                ));
         }
         let genai = config.genai.as_ref();
         let by_genai = genai.and_then(|genai| genai.decoder.clone());
@@ -502,7 +504,7 @@ fn find_inputs(
             }
             let names: Vec<&str> = ROLES.iter().map(|(name, _)| *name).collect();
             let message = format!("input `{}` has no known role", port.name());
-            return Err(Error::refusal(message).help(format!(
+            return Err(Error::refusal(message).with_help(format!(
                 "inputs of language models are {}, and pairs such as `past_key_values.0.key` with \
                  `present.0.key`",
                 names.join(", ")
@@ -528,7 +530,7 @@ fn find_logits(session: &Session, config: &Config) -> Result<String, Error> {
     }
     let outputs: Vec<&str> = session.outputs().iter().map(Port::name).take(10).collect();
     Err(Error::refusal(format!("has no output `{name}`, so it gives no next token"))
-        .help(format!("its outputs are: {}", outputs.join(", "))))
+        .with_help(format!("its outputs are: {}", outputs.join(", "))))
 }
 
 impl Scores {

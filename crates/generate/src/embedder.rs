@@ -141,7 +141,7 @@ impl Embedder {
             if modules.iter().any(|module| module.ends_with("Dense")) {
                 return Err(Error::refusal("has a dense layer after the pooling")
                     .at(&files.root().join("modules.json"))
-                    .help(
+                    .with_help(
                         "export the whole model, so that it has an output `sentence_embedding`",
                     ));
             }
@@ -241,7 +241,7 @@ impl Embedder {
                 [] => "the directory has no prompts".to_string(),
                 known => format!("its prompts are: {}", known.join(", ")),
             };
-            Error::argument(format!("`prompt_name`: unknown prompt `{name}`")).help(help)
+            Error::argument(format!("`prompt_name`: unknown prompt `{name}`")).with_help(help)
         })
     }
 
@@ -304,7 +304,7 @@ fn choose_output(outputs: &[Port]) -> Result<ChosenOutput, Error> {
     }
     let names: Vec<&str> = outputs.iter().map(Port::name).take(10).collect();
     Err(Error::refusal("has no output with vectors of tokens or texts")
-        .help(format!("its outputs are: {}", names.join(", "))))
+        .with_help(format!("its outputs are: {}", names.join(", "))))
 }
 
 /// Reads the types of the modules of sentence-transformers; none without `modules.json`.

@@ -75,7 +75,7 @@ impl Encoder {
                 let message = format!("input `{}` has no known role", port.name());
                 return Err(Error::refusal(message)
                     .at(&place)
-                    .help(format!("inputs of encoders are {}", INPUTS.join(", "))));
+                    .with_help(format!("inputs of encoders are {}", INPUTS.join(", "))));
             }
         }
         Ok(Encoder { session, layout, tokenizer, pad, max_length, file })

@@ -56,7 +56,7 @@ impl Error {
     }
 
     /// Sets the advice on how to resolve the error.
-    pub(crate) fn help(mut self, help: impl Into<String>) -> Error {
+    pub(crate) fn with_help(mut self, help: impl Into<String>) -> Error {
         self.0.help = Some(help.into());
         self
     }
@@ -77,7 +77,7 @@ impl Error {
     }
 
     /// Returns the advice on how to resolve the error, if there is any.
-    pub fn advice(&self) -> Option<&str> {
+    pub fn help(&self) -> Option<&str> {
         self.0.help.as_deref()
     }
 

@@ -44,7 +44,7 @@ impl Files {
                  `hf download NAME --local-dir DIRECTORY`",
             )
         };
-        Err(Error::new(ErrorKind::Io, what).at(path).help(help))
+        Err(Error::new(ErrorKind::Io, what).at(path).with_help(help))
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -113,7 +113,7 @@ impl Files {
             Some(name) => format!("has {name}, but no tokenizer.json"),
             None => "has no tokenizer.json".to_string(),
         };
-        Err(Error::new(ErrorKind::Io, message).at(&self.root).help(
+        Err(Error::new(ErrorKind::Io, message).at(&self.root).with_help(
             "write tokenizer.json once with Python: \
              `transformers.AutoTokenizer.from_pretrained(DIRECTORY).save_pretrained(DIRECTORY)`; \
              or pass token ids in place of texts",

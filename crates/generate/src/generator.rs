@@ -192,7 +192,9 @@ impl Generator {
         let Some(template) = &self.shared.template else {
             return Err(Error::refusal("has no chat template")
                 .at(self.shared.files.root())
-                .help("models without one continue texts: give a prompt in place of messages"));
+                .with_help(
+                    "models without one continue texts: give a prompt in place of messages",
+                ));
         };
         let text = template.render(messages, true)?;
         Ok(self.tokenizer()?.encode(&text, false)?.ids)
@@ -347,7 +349,7 @@ impl Shared {
             match begin {
                 Some(begin) => tokens.push(begin),
                 None => {
-                    return Err(Error::argument("the prompt has no tokens").help(
+                    return Err(Error::argument("the prompt has no tokens").with_help(
                         "the tokenizer has no token that begins a text: give at least a word",
                     ));
                 }
@@ -361,7 +363,7 @@ impl Shared {
                 "the prompt has {} tokens, which leave no place in the model's {limit}",
                 tokens.len()
             );
-            return Err(Error::argument(message).help(
+            return Err(Error::argument(message).with_help(
                 "shorten the prompt, or set `context` to `slide`, which drops its beginning",
             ));
         }

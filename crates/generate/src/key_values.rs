@@ -145,7 +145,7 @@ fn match_pattern<'n>(pattern: &str, name: &'n str) -> Option<&'n str> {
 /// Returns the element type of a state, and what its axes mean.
 fn find_axes(input: &Port, config: &Config) -> Result<(DataType, Vec<Axis>), Error> {
     let refuse = |why: &str| {
-        Error::refusal(format!("state `{}`: {why}", input.name())).help(
+        Error::refusal(format!("state `{}`: {why}", input.name())).with_help(
             "export the model with named dimensions of batch and length, such as optimum does",
         )
     };

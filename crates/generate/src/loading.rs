@@ -58,7 +58,7 @@ impl LoadOptions {
                 "has no ONNX file, nor has its `onnx`",
             )
             .at(files.root())
-            .help("directories of hubs have model.onnx or onnx/model.onnx"));
+            .with_help("directories of hubs have model.onnx or onnx/model.onnx"));
         }
         let stem = |file: &str| {
             let name = file.rsplit('/').next().unwrap_or(file);
@@ -71,7 +71,7 @@ impl LoadOptions {
             return models.iter().find(fits).cloned().ok_or_else(|| {
                 let message = format!("has no model file `{wanted}`");
                 let listed = models[..models.len().min(20)].join(", ");
-                Error::argument(message).at(files.root()).help(format!("there are: {listed}"))
+                Error::argument(message).at(files.root()).with_help(format!("there are: {listed}"))
             });
         }
         for name in names {
@@ -91,7 +91,7 @@ impl LoadOptions {
                 let listed = models[..models.len().min(20)].join(", ");
                 Err(Error::argument("has several models, and none is called model.onnx")
                     .at(files.root())
-                    .help(format!("choose one with the option `model`: {listed}")))
+                    .with_help(format!("choose one with the option `model`: {listed}")))
             }
         }
     }

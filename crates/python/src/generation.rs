@@ -39,7 +39,7 @@ fn convert_error(py: Python<'_>, error: sardonyx_generate::Error) -> PyErr {
             error.kind(),
             error.message(),
             error.place(),
-            error.advice(),
+            error.help(),
             Vec::new(),
         ),
     }
