@@ -750,11 +750,17 @@ def test_everything_has_help():
 
 
 def test_the_simplified_model_is_written(tmp_path):
-    onnx = pytest.importorskip("onnx")
-    model = onnx.parser.parse_model(
-        '<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[2] y) { a = Identity(x) y = Neg(a) }'
+    content = sardonyx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21]> g (float[2] x) => (float[2] y) { a = Identity (x) y = Neg (a) }'
     )
+    path = tmp_path / "simple.onnx"
     options = ort.SessionOptions()
-    options.optimized_model_filepath = str(tmp_path / "simple.onnx")
-    ort.InferenceSession(model.SerializeToString(), options)
-    assert [node.op_type for node in onnx.load(tmp_path / "simple.onnx").graph.node] == ["Neg"]
+    options.optimized_model_filepath = str(path)
+    session = ort.InferenceSession(content, options)
+    assert path.read_bytes() == sardonyx.simplify(content, level="close") != content
+    x = np.array([1, -2], np.float32)
+    again = ort.InferenceSession(path).run(None, {"x": x})[0]
+    assert np.array_equal(session.run(None, {"x": x})[0], again)
+    options.optimized_model_filepath = str(tmp_path / "none" / "simple.onnx")
+    with pytest.raises(Exception, match="none"):
+        ort.InferenceSession(content, options)

@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 import sardonyx
-from sardonyx import ort
 
 MODEL = """
 <ir_version: 10, opset_import: ["": 18]>
@@ -58,17 +57,3 @@ def test_options():
         sardonyx.simplify(content, without=["fast"])
     with pytest.raises(RuntimeError, match="cannot be simplified"):
         sardonyx.simplify(sardonyx.parser.parse_model(MODEL.replace("(i, w)", "(missing, w)")))
-
-
-def test_sessions_of_the_drop_in_write_the_simplified_model(tmp_path):
-    path = tmp_path / "simple.onnx"
-    options = ort.SessionOptions()
-    options.optimized_model_filepath = str(path)
-    session = ort.InferenceSession(sardonyx.parser.parse_model(MODEL), options)
-    assert operators(path.read_bytes()) == ["MatMul"]
-    x = np.array([[1, -2]], np.float32)
-    again = ort.InferenceSession(path).run(None, {"x": x})[0]
-    assert np.array_equal(session.run(None, {"x": x})[0], again)
-    options.optimized_model_filepath = str(tmp_path / "none" / "simple.onnx")
-    with pytest.raises(Exception, match="none"):
-        ort.InferenceSession(sardonyx.parser.parse_model(MODEL), options)
