@@ -239,7 +239,7 @@ pub(super) fn is_inside(at: isize, size: usize) -> bool {
 ///
 /// # Safety
 ///
-/// As many elements must be readable.
+/// Elements at that distance must be readable for each element of `to`.
 #[inline(always)]
 pub(super) unsafe fn copy_every(from: *const f32, distance: usize, to: &mut [f32]) {
     // SAFETY: the caller's promise.
@@ -258,7 +258,7 @@ pub(super) unsafe fn copy_every(from: *const f32, distance: usize, to: &mut [f32
 ///
 /// # Safety
 ///
-/// As many elements must be readable.
+/// Elements at that distance must be readable for each element of `to`.
 #[inline(always)]
 unsafe fn copy_each<const D: usize>(from: *const f32, to: &mut [f32]) {
     for (i, x) in to.iter_mut().enumerate() {

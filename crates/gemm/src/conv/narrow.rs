@@ -166,7 +166,7 @@ impl PackedConv {
     ///
     /// # Errors
     ///
-    /// As [`PackedConv::scratch`].
+    /// The errors of [`PackedConv::scratch`].
     pub fn narrow_scratch(
         &self,
         exec: &Exec<'_>,
@@ -191,7 +191,7 @@ impl PackedConv {
 ///
 /// # Errors
 ///
-/// As [`PackedConv::run`].
+/// The errors of [`PackedConv::run`].
 pub fn conv_narrow<T: Number<Wide = f32>>(
     exec: &Exec<'_>,
     conv: &PackedConv,

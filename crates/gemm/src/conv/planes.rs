@@ -705,7 +705,7 @@ impl Line {
 ///
 /// # Safety
 ///
-/// As much must be writable.
+/// `count` elements, up to whole vectors, must be writable.
 #[inline(always)]
 unsafe fn zero<S: Simd>(to: *mut f32, count: usize) {
     for i in (0..count).step_by(S::LANES) {

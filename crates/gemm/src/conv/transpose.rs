@@ -5,8 +5,8 @@
 //! 1, with the taps in reverse order, whose outputs lie a stride apart. So nothing is added up in
 //! memory, and all that is known of convolutions holds.
 //!
-//! Where the kernel reaches far beyond the input, or phases are many and small, [`products`] take
-//! less time.
+//! [`products`] take less time if the kernel reaches far beyond the input, or phases are many and
+//! small.
 
 mod products;
 

@@ -135,7 +135,7 @@ impl Doubles<'_> {
     ///
     /// # Safety
     ///
-    /// As [`Doubles::tiles`].
+    /// The promise of [`Doubles::tiles`].
     #[inline(always)]
     unsafe fn by_columns<V: Vector<Element = f64>>(self) {
         /// Geometry: columns whose sums are computed together.
@@ -186,7 +186,7 @@ impl Doubles<'_> {
     ///
     /// # Safety
     ///
-    /// As [`Doubles::tiles`].
+    /// The promise of [`Doubles::tiles`].
     #[inline(always)]
     unsafe fn by_rows<V: Vector<Element = f64>>(self) {
         /// Geometry: vectors of sums of a row.

@@ -217,7 +217,7 @@ impl Body for Compact<'_> {
     ///
     /// # Safety
     ///
-    /// As many elements must be readable in each plane.
+    /// Each plane must be readable up to the element that the last pixel takes.
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let Compact { from, plane, distance, rows, pixels } = self;

@@ -3,8 +3,8 @@
 //! Works on one axis at a time, in double precision: the standard defines coordinates without a
 //! precision, and the reference evaluator computes them in double. Only a coordinate that is the
 //! quotient of an index by a scale is rounded to single precision before it selects an element.
-//! Where the standard divides by the length of the output, its test suite divides by the input's
-//! length times the scale, which may have a fraction; so does this.
+//! Coordinates are divided by the input's length times the scale, which may have a fraction, as the
+//! test suite of the standard does; its text divides by the length of the output.
 
 use sardonyx_kernels::copy::NOWHERE;
 use sardonyx_kernels::resize::cubic_weight;
