@@ -15,8 +15,9 @@ use crate::terminal::Terminal;
 
 /// List the features of the Rust library that programs need to run models
 ///
-/// A program that depends on the crate sardonyx with these features alone builds faster and is
-/// smaller. Functions of the models are looked into; models are not run and weights are not read.
+/// A program that depends on the crate sardonyx with these features alone leaves the code of other
+/// operators and formats out. Functions of the models are looked into; models are not run and
+/// weights are not read.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {

@@ -33,7 +33,7 @@
 //! # Features
 //!
 //! On by default are features for families of operators and formats. A program that runs models of
-//! one kind builds faster and is smaller with `default-features = false` and those features that
+//! one kind leaves the code of others out with `default-features = false` and those features that
 //! its models need: `sardonyx features MODEL` lists them, as does
 //! [`Model::required_features`]. An operator or a format without its feature is an error that
 //! names the feature.
