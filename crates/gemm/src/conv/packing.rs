@@ -3,9 +3,9 @@
 //! A depthwise convolution has a row of all channels, up to whole vectors, for each tap. A
 //! convolution by planes keeps the order of the model. Any other has group after group and vector
 //! after vector of output channels, one vector for each step; steps go through the taps, and
-//! through the channels of the group for each. Channels that fill up the last vector are zero. For Winograd's algorithm
-//! this form is that of a pointwise convolution for each point, one after the other. Where operands
-//! are rounded, a step is two neighbouring channels.
+//! through the channels of the group for each. Channels that fill up the last vector are zero. For
+//! Winograd's algorithm this form is that of a pointwise convolution for each point, one after the
+//! other. Where operands are rounded, a step is two neighbouring channels.
 
 use super::winograd::{self, POINTS};
 use super::{
