@@ -15,7 +15,7 @@ const SLACK: usize = 1024;
 
 /// Simplifies the model of a case at a level, checks the result in full, and runs it: at `exact`
 /// beside the model, with bits compared and no optimization; at `close` against the outputs of the
-/// case. A model that cannot be simplified is refused.
+/// case. A model that cannot be simplified is refused, and so is one whose case fails as it is.
 pub fn simplify_case(case: &Case, level: SimplifyLevel) -> Outcome {
     catch_panic(|| {
         let original = Model::open(case.model()).map_err(failure)?;
@@ -44,7 +44,13 @@ pub fn simplify_case(case: &Case, level: SimplifyLevel) -> Outcome {
         match level {
             SimplifyLevel::Exact => compare_bits(case, &original, &simplified),
             SimplifyLevel::Close => {
-                run_model(case, &simplified, case.tolerance().map_err(unreadable)?)
+                let tolerance = case.tolerance().map_err(unreadable)?;
+                run_model(case, &simplified, tolerance).map_err(|failure| {
+                    match run_model(case, &original, tolerance) {
+                        Ok(()) => failure,
+                        Err(_) => Failure::new(Class::Refused, "fails as it is"),
+                    }
+                })
             }
         }
     })

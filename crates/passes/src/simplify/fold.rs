@@ -73,8 +73,8 @@ const DEFINED: [&OpDef; 46] = [
 
 /// Operators that repeat few numbers: their results stay computed unless they are small.
 const REPEATING: [&OpDef; 4] = [&CONSTANT_OF_SHAPE, &EXPAND, &RANGE, &TILE];
-/// Bytes up to which repeated numbers are stored.
-const SMALL: u64 = 1 << 10;
+/// Bytes of repeated numbers that are stored in all, unless a hundredth of the constants is more.
+pub(super) const SMALL: u64 = 1 << 10;
 /// Bytes of a result that is computed at all, unless what it makes unnecessary is as large.
 const MOST_BYTES: u64 = 1 << 28;
 
@@ -218,10 +218,13 @@ impl Job<'_> {
             let bytes = bytes.sum::<Option<u64>>().unwrap_or(SMALL);
             let repeats = REPEATING.iter().any(|op| self.resolved.is(*node, op));
             let is_summed = wanted.iter().any(|value| self.must_stay_computed(inference, *value));
-            let fits = !is_summed
-                && (bytes <= freed || !(repeats && bytes > SMALL) && bytes - freed <= self.grow);
-            if fits {
-                self.grow -= bytes.saturating_sub(freed).min(self.grow);
+            let growth = bytes.saturating_sub(freed);
+            let most = if repeats { self.grow.min(self.repeated) } else { self.grow };
+            if !is_summed && growth <= most {
+                self.grow -= growth;
+                if repeats {
+                    self.repeated -= growth;
+                }
                 stored.extend(wanted);
             } else {
                 folded.remove(node);
