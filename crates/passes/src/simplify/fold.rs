@@ -73,6 +73,9 @@ const DEFINED: [&OpDef; 46] = [
 
 /// Operators that repeat few numbers: their results stay computed unless they are small.
 const REPEATING: [&OpDef; 4] = [&CONSTANT_OF_SHAPE, &EXPAND, &RANGE, &TILE];
+/// Operators whose results repeat numbers if their first inputs do.
+const PASSING: [&OpDef; 7] =
+    [&CAST, &FLATTEN, &IDENTITY, &RESHAPE, &SQUEEZE, &TRANSPOSE, &UNSQUEEZE];
 /// Bytes of repeated numbers that are stored in all, unless a hundredth of the constants is more.
 pub(super) const SMALL: u64 = 1 << 10;
 /// Bytes of a result that is computed at all, unless what it makes unnecessary is as large.
@@ -86,6 +89,8 @@ struct Foldable {
     /// Bytes that are not needed any more once a value is stored: those of constants that only its
     /// computation reads.
     freed: HashMap<ValueId, u64>,
+    /// Nodes whose results repeat few numbers.
+    repeating: HashSet<NodeId>,
 }
 
 impl Job<'_> {
@@ -144,11 +149,24 @@ impl Job<'_> {
                 if let Some(first) = outputs.next() {
                     found.freed.insert(*first, freed);
                 }
+                if self.repeats(&found.repeating, *node) {
+                    found.repeating.insert(*node);
+                }
                 computed.extend(model.outputs(*node).iter().flatten());
                 found.nodes.push(*node);
             }
         }
         found
+    }
+
+    /// Whether a node repeats few numbers, given the nodes before it that do.
+    fn repeats(&self, repeating: &HashSet<NodeId>, node: NodeId) -> bool {
+        let is_one_of = |ops: &[&OpDef]| ops.iter().any(|op| self.resolved.is(node, op));
+        let model = self.resolved.model();
+        let first = model.inputs(node).next().flatten().map(|value| model.value(value).producer);
+        is_one_of(&REPEATING)
+            || is_one_of(&PASSING)
+                && matches!(first, Some(Producer::Node(before, _)) if repeating.contains(&before))
     }
 
     /// Counts the bytes of the values of an initializer, or of a `Constant` node.
@@ -216,7 +234,7 @@ impl Job<'_> {
             let bytes = wanted.iter().map(|value| bytes_of(inference, *value));
             // Of an unknown size, only what fits into the allowance is stored.
             let bytes = bytes.sum::<Option<u64>>().unwrap_or(SMALL);
-            let repeats = REPEATING.iter().any(|op| self.resolved.is(*node, op));
+            let repeats = found.repeating.contains(node);
             let is_summed = wanted.iter().any(|value| self.must_stay_computed(inference, *value));
             let growth = bytes.saturating_sub(freed);
             let most = if repeats { self.grow.min(self.repeated) } else { self.grow };
