@@ -238,13 +238,13 @@ pub(super) fn find_slices(cx: &Matcher<'_>, node: NodeId) -> Match {
     let Some(inner) = cx.input(node, 0).and_then(|x| cx.made_by(x, &SLICE)) else {
         return Match::No;
     };
-    if !cx.are_inner(&[inner], node) || !cx.is_from(10) {
-        return Match::No;
-    }
-    let Some(x) = cx.input(inner, 0) else { return Match::No };
+    let Some(x) = cx.input(inner, 0).filter(|_| cx.is_from(10)) else { return Match::No };
     let (Some(mut first), Some(second)) = (bounds_of(cx, inner), bounds_of(cx, node)) else {
         return Match::No;
     };
+    if !cx.are_inner(&[inner], node) && !is_only_sliced(cx, inner, &first) {
+        return Match::No;
+    }
     if second.axes.iter().any(|axis| first.axes.contains(axis)) {
         return Match::No;
     }
@@ -260,6 +260,24 @@ pub(super) fn find_slices(cx: &Matcher<'_>, node: NodeId) -> Match {
     let inputs = std::iter::once(Source::Value(x)).chain(lists).collect();
     rewrite.step(&SLICE, inputs, Vec::new());
     Match::Yes(rewrite)
+}
+
+/// Most readers of a `Slice` that are looked at.
+const MOST_READERS: usize = 16;
+
+/// Whether all readers of a `Slice` are slices of other axes, which merge with it as well.
+fn is_only_sliced(cx: &Matcher<'_>, node: NodeId, bounds: &Bounds) -> bool {
+    let Some(value) = cx.output(node).filter(|value| !cx.model.value(*value).is_output) else {
+        return false;
+    };
+    cx.model.uses(value).take(MOST_READERS + 1).count() <= MOST_READERS
+        && cx.model.uses(value).all(|(reader, index)| {
+            index == 0
+                && cx.is(reader, &SLICE)
+                && cx.model.node(reader).graph == cx.graph
+                && bounds_of(cx, reader)
+                    .is_some_and(|found| found.axes.iter().all(|axis| !bounds.axes.contains(axis)))
+        })
 }
 
 /// Returns the axis of a `Concat`, counted from the front.

@@ -280,6 +280,9 @@ fn scaled_rows(cx: &Matcher<'_>, node: NodeId, factors: &Factors) -> Option<Inpu
             return None;
         }
         usize::from(cx.int(node, "transB").unwrap_or(0) != 0)
+    } else if CONVOLUTIONS.iter().any(|op| cx.is(node, op)) && is_single {
+        // One factor scales all elements; padded zeros stay zeros.
+        0
     } else {
         return None;
     };

@@ -5,12 +5,12 @@ use sardonyx_model::{AttrValue, NodeId, ValueId};
 use sardonyx_ops::operators::{SLICE, SPLIT};
 use sardonyx_tensor::Tensor;
 
-use super::chains::{bounds_of, clamp_bound};
+use super::chains::{bounds_of, clamp_bound, find_slices};
 use super::rule::SLICES;
 use super::{Job, Scope, is_plain};
 use crate::finding::place_of_node;
 use crate::infer::Inference;
-use crate::matcher::Matcher;
+use crate::matcher::{Match, Matcher};
 
 /// Elements of an axis that a `Slice` gives.
 #[derive(Debug, Clone, Copy)]
@@ -116,10 +116,14 @@ fn find_divisions(job: &Job<'_>, cx: &Matcher<'_>) -> Vec<Division> {
     found
 }
 
-/// Finds the elements that a `Slice` of one axis gives.
+/// Finds the elements that a `Slice` of one axis gives, unless the `Slice` merges with its only
+/// reader, which leaves as many nodes as a `Split` saves.
 fn find_piece(cx: &Matcher<'_>, node: NodeId) -> Option<(Division, Piece)> {
     let x = cx.input(node, 0)?;
     cx.output(node).filter(|output| !(cx.is_constant)(*output))?;
+    if cx.only_reader(node).is_some_and(|reader| matches!(find_slices(cx, reader), Match::Yes(_))) {
+        return None;
+    }
     let bounds = bounds_of(cx, node)?;
     let ([start], [end], [axis], [1]) =
         (&bounds.starts[..], &bounds.ends[..], &bounds.axes[..], &bounds.steps[..])
