@@ -65,9 +65,10 @@ struct Options {
     /// floating-point operations, so that results change by rounding. slim and sim take 'close'
     #[arg(long, value_enum, value_name = "LEVEL")]
     level: Option<Level>,
-    /// Bytes by which computed constants may be larger, in all, than those that they replace
-    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_bytes)]
-    grow: u64,
+    /// Bytes by which computed constants may be larger, in all, than those that they replace, 1M for
+    /// example [default: a hundredth of the constants, from 16K to 1M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    grow: Option<u64>,
     /// Leave out a rule, such as 'fold'. May be repeated
     #[arg(long = "without", value_name = "RULE")]
     without: Vec<String>,
@@ -129,7 +130,10 @@ pub(crate) fn slim(args: &SlimArgs, terminal: &Terminal) -> Result<Verdict, Fail
 
 impl Job<'_> {
     fn build_options(&self) -> SimplifyOptions {
-        let mut options = SimplifyOptions::new().level(self.level).grow(self.options.grow);
+        let mut options = SimplifyOptions::new().level(self.level);
+        if let Some(bytes) = self.options.grow {
+            options = options.grow(bytes);
+        }
         for rule in &self.options.without {
             options = options.without_rule(rule);
         }

@@ -79,8 +79,9 @@ pub trait Evaluate {
 pub struct SimplifyOptions<'a> {
     /// Level of the rewrites.
     pub level: SimplifyLevel,
-    /// Bytes by which folded constants may be larger, in all, than what they make unnecessary.
-    pub grow: u64,
+    /// Bytes by which folded constants may be larger, in all, than what they make unnecessary; by
+    /// default a hundredth of the model's constants, and from 16 KiB to 1 MiB.
+    pub grow: Option<u64>,
     /// Names of rules that are left out.
     pub without: &'a [String],
     /// Values of constants that are stored outside of the model.
@@ -104,8 +105,15 @@ impl std::fmt::Debug for SimplifyOptions<'_> {
 }
 
 impl SimplifyOptions<'_> {
-    /// Default of [`grow`](Self::grow), in bytes.
-    pub const GROW: u64 = 1 << 20;
+    /// Least and largest default of [`grow`](Self::grow), in bytes.
+    const LEAST_GROWTH: u64 = 1 << 14;
+    const MOST_GROWTH: u64 = 1 << 20;
+
+    /// Returns the bytes by which a model with these constants may grow.
+    fn growth(&self, constant_bytes: u64) -> u64 {
+        let default = (constant_bytes / 100).clamp(Self::LEAST_GROWTH, Self::MOST_GROWTH);
+        self.grow.unwrap_or(default)
+    }
 }
 
 /// A simplified model.
@@ -222,7 +230,7 @@ impl<'a> Job<'a> {
             constants: Constants::new(options.external, state),
             verifier: Verifier::new(options, registry),
             old_lists,
-            grow: options.grow,
+            grow: options.growth(report.before.constant_bytes),
             repeated: fold::SMALL.max(report.before.constant_bytes / 100),
             report,
             near: HashSet::new(),

@@ -21,7 +21,7 @@ fn simplify<'py>(
     py: Python<'py>,
     model: PyBackedBytes,
     level: &str,
-    grow: u64,
+    grow: Option<u64>,
     without: Vec<String>,
     verify: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
@@ -33,7 +33,10 @@ fn simplify<'py>(
             return Err(PyValueError::new_err(message));
         }
     };
-    let mut options = SimplifyOptions::new().level(level).grow(grow);
+    let mut options = SimplifyOptions::new().level(level);
+    if let Some(bytes) = grow {
+        options = options.grow(bytes);
+    }
     for rule in without {
         options = options.without_rule(rule);
     }

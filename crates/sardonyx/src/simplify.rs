@@ -29,7 +29,7 @@ use crate::model::Model;
 #[derive(Debug, Clone)]
 pub struct SimplifyOptions {
     level: SimplifyLevel,
-    grow: u64,
+    grow: Option<u64>,
     without: Vec<String>,
     verifies: bool,
 }
@@ -38,7 +38,7 @@ impl Default for SimplifyOptions {
     fn default() -> Self {
         SimplifyOptions {
             level: SimplifyLevel::Exact,
-            grow: passes::SimplifyOptions::GROW,
+            grow: None,
             without: Vec::new(),
             verifies: true,
         }
@@ -46,8 +46,8 @@ impl Default for SimplifyOptions {
 }
 
 impl SimplifyOptions {
-    /// Creates the default options: results keep their bits, the model grows by at most 1 MiB, all
-    /// rules are applied, and each rewrite is verified by running its nodes.
+    /// Creates the default options: results keep their bits, all rules are applied, and each rewrite
+    /// is verified by running its nodes.
     pub fn new() -> SimplifyOptions {
         SimplifyOptions::default()
     }
@@ -60,10 +60,11 @@ impl SimplifyOptions {
     }
 
     /// Sets the bytes by which computed constants may be larger, in all, than the constants that
-    /// they make unnecessary.
+    /// they make unnecessary. By default it is a hundredth of the model's constants, but at least 16
+    /// KiB, and at most 1 MiB.
     #[must_use]
     pub fn grow(mut self, bytes: u64) -> SimplifyOptions {
-        self.grow = bytes;
+        self.grow = Some(bytes);
         self
     }
 

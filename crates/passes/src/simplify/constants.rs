@@ -11,7 +11,7 @@ use sardonyx_model::{
 };
 use sardonyx_ops::Known;
 use sardonyx_ops::operators::CONSTANT;
-use sardonyx_tensor::{StringArray, Tensor};
+use sardonyx_tensor::{Buffer, StringArray, Tensor};
 
 use super::rule::CONSTANTS;
 use super::{Job, OldLists, Scope};
@@ -284,9 +284,16 @@ impl Job<'_> {
                     }
                     Entry::Occupied(found) => {
                         let bytes = tensor.bytes().len();
-                        if bytes <= left && found.get().1.bytes() == tensor.bytes() {
-                            equal.push((value, found.get().0));
+                        let (other, before) = found.get();
+                        if bytes <= left && before.bytes() == tensor.bytes() {
+                            equal.push((value, *other));
                         }
+                        // Of mapped files, only what is compared need be in memory.
+                        before
+                            .buffer()
+                            .into_iter()
+                            .chain(tensor.buffer())
+                            .for_each(Buffer::give_back_pages);
                         left = left.saturating_sub(bytes);
                     }
                 }

@@ -42,7 +42,11 @@ impl Weight {
         let tensor = cx
             .constant(value)
             .filter(|tensor| tensor.data_type() == Float && tensor.bytes().len() <= MOST_CHANGED)?;
-        Some(Weight { dims: tensor.dims().to_vec(), elements: tensor.to_vec::<f32>().ok()? })
+        let weight =
+            Weight { dims: tensor.dims().to_vec(), elements: tensor.to_vec::<f32>().ok()? };
+        // Of a mapped file, the copy need be in memory, not the pages.
+        tensor.buffer()?.give_back_pages();
+        Some(weight)
     }
 
     /// Multiplies by factors along an axis, or by one factor.

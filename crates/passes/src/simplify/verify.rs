@@ -2,24 +2,28 @@
 //! flows into them. Its cost goes with what changes, and a rewrite that fails is known.
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{Dim, Type, ValueId};
+use sardonyx_model::{Dim, Model, Type, ValueId};
 use sardonyx_ops::{Known, Registry};
 use sardonyx_tensor::{DataType, Tensor};
 
 use super::region::{Change, Pair};
 use super::rule::{SimplifyLevel, SimplifyRule};
 use super::{Evaluate, SimplifyOptions};
-use crate::cost::cost;
+use crate::cost::{Sum, cost};
 use crate::infer::InferOptions;
 
 /// Sizes that symbols stand for, in turn: different ones, those that divide by 8, and 1.
 const SIZES: [[i64; 4]; 3] = [[2, 3, 5, 4], [8, 8, 8, 8], [1, 1, 1, 1]];
-/// Most elements of all drawn values; larger ones are not run.
-const MOST_ELEMENTS: u64 = 1 << 26;
+/// Most elements of the drawn values of a rewrite; one with more is not run.
+const MOST_DRAWN: u64 = 1 << 19;
+/// Most elements of the values that the nodes of a rewrite compute.
+const MOST_COMPUTED: u64 = 1 << 20;
+/// Multiply-adds in the time that an element takes: it is drawn or computed, and compared.
+const ELEMENT_WORK: u64 = 16;
 /// Most bytes of the constants of a rewrite; more are not run, as sessions pack weights.
-const MOST_BYTES: u64 = 1 << 28;
+const MOST_BYTES: u64 = 1 << 25;
 /// Most multiply-adds of all rewrites that are run, before and after each: a fraction of a second.
-const MOST_WORK: u64 = 1 << 31;
+const MOST_WORK: u64 = 1 << 28;
 /// Bytes of constants whose values distinguish rewrites. Of larger ones, types and shapes do.
 const SMALL: u64 = 1 << 12;
 /// Allowed difference of `close` results, relative to the largest number.
@@ -70,14 +74,10 @@ impl<'a> Verifier<'a> {
             let Some(types) = types.collect::<Option<Vec<(ValueId, Type)>>>() else {
                 return Verdict::Unknown;
             };
-            if types
-                .iter()
-                .map(|(_, ty)| elements(ty))
-                .sum::<Option<u64>>()
-                .is_none_or(|sum| sum > MOST_ELEMENTS)
-            {
+            let drawn = types.iter().map(|(_, ty)| elements(ty)).sum::<Option<u64>>();
+            let Some(drawn) = drawn.filter(|count| *count <= MOST_DRAWN) else {
                 return Verdict::Unknown;
-            }
+            };
             let Some(pair) = change.models(&types) else { return Verdict::Unknown };
             if pair.size() > MOST_BYTES {
                 return Verdict::Unknown;
@@ -86,8 +86,7 @@ impl<'a> Verifier<'a> {
             if self.seen.contains(&key) {
                 return Verdict::Same;
             }
-            let work = cost(&pair.before, self.registry, InferOptions::default()).total;
-            let work = work.multiply_adds.known.known().and_then(|work| u64::try_from(work).ok());
+            let work = self.count_work(&pair.before, drawn);
             let Some(left) = work.and_then(|work| self.left.checked_sub(work)) else {
                 return Verdict::Unknown;
             };
@@ -123,15 +122,28 @@ impl<'a> Verifier<'a> {
         Verdict::Unknown
     }
 
+    /// Counts the multiply-adds of the nodes of a rewrite, and the time of its elements as
+    /// multiply-adds; `None` if there are too many elements, or an unknown number.
+    fn count_work(&self, nodes: &Model, drawn: u64) -> Option<u64> {
+        let work = cost(nodes, self.registry, InferOptions::default()).total;
+        let known = |sum: &Sum| sum.known.known().and_then(|number| u64::try_from(number).ok());
+        let computed = known(&work.elements).filter(|count| *count <= MOST_COMPUTED)?;
+        known(&work.multiply_adds)?.checked_add((computed + drawn) * ELEMENT_WORK)
+    }
+
     /// Draws a value of a type. If bits are compared, zeros of both signs, infinities and NaN are
     /// among floats.
     fn draw(&mut self, ty: &Type, has_special: bool) -> Option<Tensor> {
         let count = usize::try_from(elements(ty)?).ok()?;
         let dims = ty.shape()?.iter().map(Dim::size).collect::<Option<Vec<usize>>>()?;
         let elem = ty.elem()?;
+        let floats = (0..count).map(|index| self.draw_float(index, has_special));
+        if elem == DataType::Float {
+            return Tensor::from_vec(&dims[..], floats.map(|x| x as f32).collect::<Vec<f32>>())
+                .ok();
+        }
         if elem.is_float() {
-            let numbers: Vec<f64> =
-                (0..count).map(|index| self.draw_float(index, has_special)).collect();
+            let numbers: Vec<f64> = floats.collect();
             let wide = Tensor::from_vec(&dims[..], numbers).ok()?;
             return sardonyx_tensor::cast(&wide, elem, sardonyx_tensor::CastOptions::default())
                 .ok();
@@ -239,18 +251,21 @@ fn difference(wanted: &Tensor, found: &Tensor, is_exact: bool) -> Option<String>
     if is_exact || !wanted.data_type().is_float() {
         return (!wanted.bit_eq(found)).then(|| "bits differ".to_string());
     }
-    let (wanted, found) = (widen(wanted)?, widen(found)?);
-    let largest = wanted.iter().filter(|x| x.is_finite()).fold(0.0f64, |most, x| most.max(x.abs()));
-    let limit = CLOSE * largest.max(1e-3);
-    let worst = wanted.iter().zip(&found).find(|(wanted, found)| {
+    let finite = widen(wanted)?.filter(|x| x.is_finite());
+    let limit = CLOSE * finite.fold(0.0f64, |most, x| most.max(x.abs())).max(1e-3);
+    let (wanted, found) = widen(wanted)?.zip(widen(found)?).find(|(wanted, found)| {
         let same = wanted == found || wanted.is_nan() && found.is_nan();
-        !same && ((**wanted - **found).abs() > limit || wanted.is_nan() || found.is_nan())
+        !same && ((wanted - found).abs() > limit || wanted.is_nan() || found.is_nan())
     })?;
-    Some(format!("a result is {} and not {}", worst.1, worst.0))
+    Some(format!("a result is {found} and not {wanted}"))
 }
 
-/// Converts the elements of a tensor to double.
-fn widen(tensor: &Tensor) -> Option<Vec<f64>> {
+/// Converts the elements of a tensor to double, those of float one at a time.
+fn widen(tensor: &Tensor) -> Option<Box<dyn Iterator<Item = f64> + '_>> {
+    if let Ok(floats) = tensor.as_slice::<f32>() {
+        return Some(Box::new(floats.iter().copied().map(f64::from)));
+    }
     let options = sardonyx_tensor::CastOptions::default();
-    sardonyx_tensor::cast(tensor, DataType::Double, options).ok()?.to_vec::<f64>().ok()
+    let wide = sardonyx_tensor::cast(tensor, DataType::Double, options).ok()?;
+    Some(Box::new(wide.to_vec::<f64>().ok()?.into_iter()))
 }

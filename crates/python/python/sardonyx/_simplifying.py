@@ -16,17 +16,17 @@ if _t.TYPE_CHECKING:
 
 @_t.overload
 def simplify(
-    model: M, *, level: str = "exact", grow: int = 1 << 20, without: Sequence[str] = (), verify: bool = True
+    model: M, *, level: str = "exact", grow: int | None = None, without: Sequence[str] = (), verify: bool = True
 ) -> M: ...
 @_t.overload
 def simplify(
-    model: BytesSource, *, level: str = "exact", grow: int = 1 << 20, without: Sequence[str] = (), verify: bool = True
+    model: BytesSource, *, level: str = "exact", grow: int | None = None, without: Sequence[str] = (), verify: bool = True
 ) -> bytes: ...
 def simplify(
     model: ModelLike,
     *,
     level: str = "exact",
-    grow: int = 1 << 20,
+    grow: int | None = None,
     without: Sequence[str] = (),
     verify: bool = True,
 ) -> bytes | Message:
@@ -37,8 +37,9 @@ def simplify(
     metadata stay.
 
     At the level ``exact`` results keep their bits; at ``close`` floating-point operations are merged, so that results change by
-    rounding. ``grow`` bounds by how many bytes computed constants may make the model larger, and ``without`` names rules that are
-    left out. Each rewrite is run on drawn values, before and after, and left out if the results differ, unless ``verify`` is False.
+    rounding. ``grow`` bounds by how many bytes computed constants may make the model larger: by default a hundredth of its constants,
+    but at least 16 KiB and at most 1 MiB. ``without`` names rules that are left out. Each rewrite is run on drawn values, before and
+    after, and left out if the results differ, unless ``verify`` is False.
 
     Raises ValueError for a level or a rule that does not exist, and RuntimeError for a model that cannot run.
     """

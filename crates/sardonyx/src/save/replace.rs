@@ -17,7 +17,7 @@ use sardonyx_model as graph;
 use sha1::{Digest, Sha1};
 
 use super::layout::{self, PlannedFile};
-use super::{SaveOptions, SaveReport, SavedFile, Weights};
+use super::{SaveOptions, SaveReport, SavedFile, Weights, external_error};
 use crate::beneath::{Directory, Identity, Refusal, read_identity};
 use crate::error::{Error, ErrorKind};
 use crate::external::{HashWriter, check_location, encode_hex, get_directory};
@@ -333,12 +333,16 @@ impl Saving<'_> {
                     io::copy(&mut zeros, &mut HashWriter(hasher))?;
                 }
             }
-            for chunk in bytes.as_slice().chunks(CHUNK_BYTES) {
+            for start in (0..bytes.len()).step_by(CHUNK_BYTES) {
                 self.call_hook("write a chunk of a file")?;
-                file.write_all(chunk)?;
+                let end = bytes.len().min(start + CHUNK_BYTES);
+                let chunk = bytes.slice(start..end).map_err(external_error)?;
+                file.write_all(chunk.as_slice())?;
                 if let Some(hasher) = &mut hasher {
-                    hasher.update(chunk);
+                    hasher.update(chunk.as_slice());
                 }
+                // Of a mapped file, only the chunk need be in memory.
+                chunk.give_back_pages();
                 self.count_written_bytes(chunk.len() as u64);
             }
             end = part.offset + part.len;

@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
 def simplify(
-    model: bytes, level: str, grow: int, without: Sequence[str], verify: bool, /
+    model: bytes, level: str, grow: int | None, without: Sequence[str], verify: bool, /
 ) -> bytes:
     """Simplifies a serialized ModelProto. Returns the simplified one."""
