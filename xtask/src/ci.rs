@@ -118,6 +118,7 @@ const FULL: &[Step] = &[
             "left_out",
         ],
     ),
+    step("other platforms", &["xtask", "cross"]),
     step("fuzz", &["xtask", "fuzz", "600"]),
     step("release", &["xtask", "release", "--dry-run"]),
 ];

@@ -10,6 +10,7 @@ mod conformance;
 mod conversions;
 mod copies;
 mod coverage;
+mod cross;
 mod deny;
 mod dependencies;
 mod devices;
@@ -84,6 +85,8 @@ enum Task {
     Copies(copies::Copies),
     /// Write docs/coverage.md, or check that it is up to date.
     Coverage(coverage::Coverage),
+    /// Compile the library for other processors and systems, and run tests under an emulator.
+    Cross(cross::Cross),
     /// Run the examples of workers over MPI and Ray from Python, and the tests of workers.
     Distributed(distributed::Distributed),
     /// Build the library with each of its features alone.
@@ -162,6 +165,7 @@ fn run(task: Task) -> Result {
         Task::Conversions(task) => conversions::run(&task),
         Task::Copies(task) => copies::run(&task),
         Task::Coverage(task) => coverage::run(&task),
+        Task::Cross(task) => cross::run(&task),
         Task::Distributed(task) => distributed::run(&task),
         Task::Findings(task) => findings::run(&task),
         Task::Formats(task) => formats::run(&task),

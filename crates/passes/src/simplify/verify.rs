@@ -70,11 +70,11 @@ impl<'a> Verifier<'a> {
             let mut symbols = Symbols { sizes, numbers: HashMap::new() };
             let types = inputs
                 .iter()
-                .map(|value| Some((*value, symbols.concrete(change.inference.ty(*value)?)?)));
+                .map(|value| Some((*value, symbols.resolve_type(change.inference.ty(*value)?)?)));
             let Some(types) = types.collect::<Option<Vec<(ValueId, Type)>>>() else {
                 return Verdict::Unknown;
             };
-            let drawn = types.iter().map(|(_, ty)| elements(ty)).sum::<Option<u64>>();
+            let drawn = types.iter().map(|(_, ty)| count_elements(ty)).sum::<Option<u64>>();
             let Some(drawn) = drawn.filter(|count| *count <= MOST_DRAWN) else {
                 return Verdict::Unknown;
             };
@@ -93,7 +93,7 @@ impl<'a> Verifier<'a> {
             let is_exact = rule.level == SimplifyLevel::Exact;
             let drawn = types.iter().map(|(value, ty)| {
                 let known = change.inference.known(*value);
-                let known = known.and_then(|known| symbols.value(known));
+                let known = known.and_then(|known| symbols.resolve_value(known));
                 if known.is_some() || change.decides_shapes(*value) {
                     return known;
                 }
@@ -110,7 +110,7 @@ impl<'a> Verifier<'a> {
                 Err(why) => return Verdict::Differs(format!("the new nodes fail: {why}")),
             };
             for (wanted, found) in wanted.iter().zip(&found) {
-                if let Some(why) = difference(wanted, found, is_exact) {
+                if let Some(why) = find_difference(wanted, found, is_exact) {
                     return Verdict::Differs(why);
                 }
             }
@@ -134,7 +134,7 @@ impl<'a> Verifier<'a> {
     /// Draws a value of a type. If bits are compared, zeros of both signs, infinities and NaN are
     /// among floats.
     fn draw(&mut self, ty: &Type, has_special: bool) -> Option<Tensor> {
-        let count = usize::try_from(elements(ty)?).ok()?;
+        let count = usize::try_from(count_elements(ty)?).ok()?;
         let dims = ty.shape()?.iter().map(Dim::size).collect::<Option<Vec<usize>>>()?;
         let elem = ty.elem()?;
         let floats = (0..count).map(|index| self.draw_float(index, has_special));
@@ -206,7 +206,8 @@ struct Symbols {
 }
 
 impl Symbols {
-    fn number(&mut self, dim: &Dim) -> Option<i64> {
+    /// Returns a dimension with numbers in the place of symbols.
+    fn resolve(&mut self, dim: &Dim) -> Option<i64> {
         for name in dim.symbols() {
             let next = self.sizes[self.numbers.len() % self.sizes.len()];
             self.numbers.entry(name).or_insert(next);
@@ -216,15 +217,15 @@ impl Symbols {
     }
 
     /// Returns a type with numbers in the place of symbols.
-    fn concrete(&mut self, ty: &Type) -> Option<Type> {
-        let dims = ty.shape()?.iter().map(|dim| self.number(dim));
+    fn resolve_type(&mut self, ty: &Type) -> Option<Type> {
+        let dims = ty.shape()?.iter().map(|dim| self.resolve(dim));
         let dims = dims.map(|dim| dim.filter(|dim| *dim >= 0)).collect::<Option<Vec<i64>>>()?;
         Some(Type::tensor(ty.elem()?, dims))
     }
 
     /// Returns a known value with numbers in the place of symbols.
-    fn value(&mut self, known: &Known) -> Option<Tensor> {
-        let numbers = known.elements()?.into_iter().map(|dim| self.number(&dim));
+    fn resolve_value(&mut self, known: &Known) -> Option<Tensor> {
+        let numbers = known.elements()?.into_iter().map(|dim| self.resolve(&dim));
         let numbers = numbers.collect::<Option<Vec<i64>>>()?;
         let wide = Tensor::from_vec(known.dims(), numbers).ok()?;
         let options = sardonyx_tensor::CastOptions::default();
@@ -232,13 +233,14 @@ impl Symbols {
     }
 }
 
-fn elements(ty: &Type) -> Option<u64> {
+/// Counts the elements of a type of known sizes.
+fn count_elements(ty: &Type) -> Option<u64> {
     let mut sizes = ty.shape()?.iter().map(|dim| u64::try_from(dim.known()?).ok());
     sizes.try_fold(1u64, |product, size| product.checked_mul(size?))
 }
 
 /// Describes how two results differ.
-fn difference(wanted: &Tensor, found: &Tensor, is_exact: bool) -> Option<String> {
+fn find_difference(wanted: &Tensor, found: &Tensor, is_exact: bool) -> Option<String> {
     if wanted.dims() != found.dims() || wanted.data_type() != found.data_type() {
         return Some(format!(
             "the type is {} of shape {:?} and not {} of shape {:?}",

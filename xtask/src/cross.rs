@@ -1,0 +1,225 @@
+//! `cargo xtask cross`: the library for other processors and systems, and its tests under an
+//! emulator where Debian has one.
+//!
+//! Debian's compiler `rustc-web` has the standard library of aarch64 ready, and its sources for every
+//! other target, so that nothing needs more than Debian's packages. Its version is not ours, so what
+//! it compiles has a directory of its own.
+
+use crate::workspace::{artifacts, cargo};
+use crate::{Result, shell};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+#[derive(clap::Args)]
+pub(crate) struct Cross {
+    /// Targets, by their names in Rust [default: all that are known]
+    targets: Vec<String>,
+    /// Run the tests of the engine's crates too, on each processor that the emulator imitates
+    #[arg(long)]
+    all: bool,
+    /// Compile only
+    #[arg(long, conflicts_with = "all")]
+    check: bool,
+}
+
+/// A target that the library is compiled for.
+struct Target {
+    name: &'static str,
+    library: Library,
+    /// Arguments of cargo that choose the features of `sardonyx`.
+    features: &'static [&'static str],
+    emulator: Option<Emulator>,
+}
+
+/// Origin of the target's standard library.
+enum Library {
+    /// A package of Debian.
+    Ready,
+    /// The sources of Debian's compiler, of which these crates are compiled.
+    Sources(&'static str),
+}
+
+/// A program that runs programs of another processor.
+struct Emulator {
+    program: &'static str,
+    /// Linker of the target.
+    linker: &'static str,
+    /// Directory of the target's shared libraries.
+    libraries: &'static str,
+    /// Processors that it imitates, the one with most instructions first.
+    processors: &'static [&'static str],
+}
+
+const TARGETS: &[Target] = &[
+    Target {
+        name: "aarch64-unknown-linux-gnu",
+        library: Library::Ready,
+        features: &[],
+        emulator: Some(Emulator {
+            program: "qemu-aarch64-static",
+            linker: "aarch64-linux-gnu-gcc",
+            libraries: "/usr/aarch64-linux-gnu",
+            processors: &["max", "neoverse-n1", "cortex-a72", "cortex-a53"],
+        }),
+    },
+    Target {
+        name: "aarch64-unknown-linux-musl",
+        library: Library::Sources("std,panic_abort"),
+        features: &[],
+        emulator: None,
+    },
+    Target {
+        name: "x86_64-unknown-linux-musl",
+        library: Library::Sources("std,panic_abort"),
+        features: &[],
+        emulator: None,
+    },
+    Target {
+        name: "x86_64-pc-windows-gnu",
+        library: Library::Sources("std,panic_abort"),
+        features: &[],
+        emulator: None,
+    },
+    Target {
+        name: "aarch64-apple-darwin",
+        library: Library::Sources("std,panic_abort"),
+        features: &[],
+        emulator: None,
+    },
+    Target {
+        name: "wasm32-wasip1",
+        library: Library::Sources("std,panic_abort"),
+        features: &["--no-default-features"],
+        emulator: None,
+    },
+];
+
+/// Debian's packages, for a machine of x86_64.
+const DEBIAN_PACKAGES: &[&str] = &[
+    "rustc-web",
+    "rust-web-src",
+    "lld-22",
+    "qemu-user-static",
+    "gcc-aarch64-linux-gnu",
+    "libstd-rust-web-dev",
+    "libstd-rust-web-dev:arm64",
+    // The standard library of Windows needs its dlltool.
+    "binutils-mingw-w64-x86-64",
+];
+
+/// Compiler of the package `rustc-web`; rustup's comes before it on the path.
+const COMPILER: &str = "/usr/bin/rustc";
+
+/// Crates whose tests take seconds under an emulator.
+const QUICK: &[&str] = &["sardonyx-tensor", "sardonyx-proto"];
+
+/// Crates of the engine, whose tests take long under an emulator.
+const SLOW: &[&str] =
+    &["sardonyx-simd", "sardonyx-elementwise", "sardonyx-gemm", "sardonyx-kernels"];
+
+pub(crate) fn run(task: &Cross) -> Result {
+    let targets = find_targets(&task.targets)?;
+    install_packages()?;
+    let mut summary = Vec::new();
+    for target in targets {
+        println!("==> {}", target.name);
+        let start = Instant::now();
+        let mut check = target.cargo("check");
+        check.args(["--quiet", "--package", "sardonyx"]).args(target.features);
+        shell::run(&mut check)?;
+        let mut line = format!("{:26} compiled in {} s", target.name, start.elapsed().as_secs());
+        if let Some(emulator) = target.emulator.as_ref().filter(|_| !task.check) {
+            let count = if task.all { emulator.processors.len() } else { 1 };
+            for processor in &emulator.processors[..count] {
+                let start = Instant::now();
+                run_tests(target, emulator, processor, task.all)?;
+                let seconds = start.elapsed().as_secs();
+                line.push_str(&format!("; tests passed on {processor} in {seconds} s"));
+            }
+        }
+        summary.push(line);
+    }
+    println!("\n{}", summary.join("\n"));
+    Ok(())
+}
+
+/// Finds targets by their names; all without names.
+fn find_targets(names: &[String]) -> Result<Vec<&'static Target>> {
+    if names.is_empty() {
+        return Ok(TARGETS.iter().collect());
+    }
+    let find = |name: &String| {
+        TARGETS.iter().find(|target| target.name == name).ok_or_else(|| {
+            let known: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
+            format!("{name} is not in the table of targets: {}", known.join(", ")).into()
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// Runs the tests of crates on an imitated processor.
+fn run_tests(target: &Target, emulator: &Emulator, processor: &str, all: bool) -> Result {
+    let mut command = target.cargo("test");
+    command.args(["--quiet", "--lib", "--tests"]);
+    let slow = if all { SLOW } else { &[] };
+    for package in QUICK.iter().chain(slow) {
+        command.args(["--package", package]);
+    }
+    let Emulator { program, libraries, .. } = emulator;
+    command.env(target.variable("RUNNER"), format!("{program} -cpu {processor} -L {libraries}"));
+    shell::run(&mut command)
+}
+
+impl Target {
+    /// Makes a command of cargo that compiles for the target.
+    fn cargo(&self, command: &str) -> Command {
+        let mut cargo = cargo();
+        cargo.arg(command).args(["--target", self.name]);
+        cargo.env("CARGO_TARGET_DIR", artifacts("cross")).env("RUSTC", COMPILER);
+        if let Library::Sources(crates) = self.library {
+            // A stable compiler takes the unstable option then.
+            cargo.env("RUSTC_BOOTSTRAP", "1").arg(format!("-Zbuild-std={crates}"));
+        }
+        if let Some(Emulator { linker, .. }) = self.emulator {
+            cargo.env(self.variable("LINKER"), linker);
+        }
+        cargo
+    }
+
+    /// Names the variable from which cargo reads a setting of the target.
+    fn variable(&self, setting: &str) -> String {
+        format!("CARGO_TARGET_{}_{setting}", self.name.to_uppercase().replace('-', "_"))
+    }
+}
+
+/// Installs Debian's packages unless they are there.
+fn install_packages() -> Result {
+    /// Directory in which cargo looks for the sources of the standard library.
+    const SOURCES: &str = "/usr/lib/rustlib/src/rust/library";
+    let present = Path::new(COMPILER).exists()
+        && Path::new(SOURCES).exists()
+        && TARGETS.iter().filter_map(|target| target.emulator.as_ref()).all(|emulator| {
+            [emulator.program, emulator.linker].iter().all(|program| is_program(program))
+        });
+    if present {
+        return Ok(());
+    }
+    if !is_program("apt-get") {
+        return Err(
+            format!("please install Debian's packages {}", DEBIAN_PACKAGES.join(" ")).into()
+        );
+    }
+    shell::run(Command::new("dpkg").args(["--add-architecture", "arm64"]))?;
+    shell::run(Command::new("apt-get").args(["update", "-qq"]))?;
+    let mut install = Command::new("apt-get");
+    install.env("DEBIAN_FRONTEND", "noninteractive");
+    install.args(["install", "-y", "-qq", "--no-install-recommends"]).args(DEBIAN_PACKAGES);
+    shell::run(&mut install)
+}
+
+/// Whether the path has a program of this name.
+fn is_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(name).is_file())
+}
