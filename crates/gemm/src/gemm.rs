@@ -57,7 +57,9 @@ pub use form::Elements;
 pub use generic::{Number, gemm_generic};
 pub use halves::{LeMatrix, ManyRows, Storage};
 #[cfg(feature = "quantization")]
-pub use integer::{ByteMatrix, ByteRhs, Bytes, ZeroPoints, gemm_bytes, gemm_bytes_scratch};
+pub use integer::{
+    ByteMatrix, ByteRhs, Bytes, ZeroPoints, gemm_bytes, gemm_bytes_scratch, gemm_bytes_to_floats,
+};
 pub use matrix::MatRef;
 pub use pack::{PackSource, PackedA, PackedB};
 pub use repeated::Repeated;
