@@ -14,6 +14,7 @@ pub(crate) mod pass_through;
 pub(crate) mod pointwise;
 #[cfg(feature = "training")]
 pub(crate) mod pool_gradient;
+pub(crate) mod quantized_weights;
 pub(crate) mod residual_norm;
 pub(crate) mod scalars;
 pub(crate) mod slopes;
@@ -84,6 +85,12 @@ pub(crate) const REWRITES: &[Rewrite] = &[
         about: "Folds transposes of constant matrices into products.",
         from: Optimization::Basic,
         run: transposed_constant::run,
+    },
+    Rewrite {
+        name: "quantized-weights",
+        about: "Lets products read constant matrices in the bits that they are quantized to.",
+        from: Optimization::Basic,
+        run: quantized_weights::run,
     },
     Rewrite {
         name: "transposed-product",

@@ -19,9 +19,9 @@ use sardonyx_passes::{Resolved, name_of_node};
 use sardonyx_tensor::Tensor;
 
 use super::{
-    Along, BatchNorm, Constant, Conv, Elements, Instruction, Link, NormKind, Numbers, Op, Operands,
-    Order, Parameters, ProductForm, Program, RegionKind, ScalarFunction, Scalars, Slot, Stage,
-    Step, Test,
+    Along, BatchNorm, Constant, Conv, Dequantize, Elements, Instruction, Link, NormKind, Numbers,
+    Op, Operands, Order, Parameters, ProductForm, Program, QuantizedLayout, RegionKind,
+    ScalarFunction, Scalars, Slot, Stage, Step, Test,
 };
 
 /// Limit: elements of constants that are shown.
@@ -141,6 +141,14 @@ impl Display for Printed<'_> {
                 };
                 let (z, y) = (zero_point(product.a_zero_point), zero_point(product.b_zero_point));
                 write!(f, "{form} {}{a}{z}, {}{b}{y}", product.a, product.b)?;
+                product.factors.iter().try_for_each(|factors| write!(f, " |> scale {factors}"))?;
+                if let Some(quantized) = &product.quantized {
+                    let QuantizedLayout { bits, block, .. } = quantized.layout;
+                    write!(f, " of {bits} bits in blocks of {block} by {}", quantized.scales)?;
+                    quantized.zeros.iter().try_for_each(|zeros| write!(f, " - {zeros}"))?;
+                    quantized.groups.iter().try_for_each(|groups| write!(f, " in {groups}"))?;
+                    quantized.bias.iter().try_for_each(|bias| write!(f, " + {bias}"))?;
+                }
                 if product.alpha != 1.0 {
                     write!(f, " * {}", product.alpha)?;
                 }
@@ -214,6 +222,13 @@ impl Display for Printed<'_> {
             Op::BatchNorm(norm) => batch_norm(f, norm),
             Op::Move(moved) => write!(f, "{} {}", moved.kind, List(&moved.operands)),
             Op::Reorder(reorder) => write!(f, "reorder {}", reorder.x),
+            Op::Dequantize(dequantize) => {
+                let Dequantize { x, scale, zero, axis, block } = &**dequantize;
+                write!(f, "dequantize {x}")?;
+                zero.iter().try_for_each(|zero| write!(f, " - {zero}"))?;
+                write!(f, " by {scale} axis {axis}")?;
+                if *block == 0 { Ok(()) } else { write!(f, " block {block}") }
+            }
             Op::Fill(fill) => write!(f, "fill {} in shape {}", Few(&fill.one), fill.shape),
             Op::Region(region) => {
                 let captures: Operands = region.captures.iter().copied().map(Some).collect();
