@@ -6,7 +6,8 @@
 
 use bytemuck::Pod;
 use sardonyx_kernels::attention::{
-    Attention as Job, Heads, Mask, NO_WINDOW, Sizes, Stage, attention, attention_plain,
+    Attention as Job, Heads, Mask, NO_WINDOW, Sizes, Stage, attention, attention_doubles,
+    attention_plain,
 };
 use sardonyx_kernels::number::Math;
 use sardonyx_kernels::{Ended, Exec};
@@ -542,10 +543,7 @@ impl Kernel for Attention {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         match (self.elem, self.value_elem) {
             (DataType::Double, _) | (_, DataType::Double) => {
-                self.run_as::<f64>(call, |_, job, y, strides| {
-                    attention_plain(job, y, strides, None);
-                    Ok(())
-                })
+                self.run_as::<f64>(call, attention_doubles)
             }
             _ => self.run_as::<f32>(call, attention),
         }
