@@ -260,7 +260,7 @@ fn choose<T: Copy>(flags: &[u8], out: &mut [T], a: &[T], b: &[T]) {
                 unsafe {
                     let (a, b) = (a.add(i).read_unaligned(), b.add(i).read_unaligned());
                     let mask = <$t>::from(*flag != 0).wrapping_neg();
-                    out.add(i).write_unaligned(b ^ (a ^ b) & mask);
+                    out.add(i).write_unaligned(b ^ ((a ^ b) & mask));
                 }
             }
         }};
