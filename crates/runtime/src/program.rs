@@ -281,6 +281,8 @@ pub(crate) struct Attention {
     pub(crate) operands: Operands,
     /// Order in which the output's axes are written, among batch, head, row and feature.
     pub(crate) permute: Option<Dims>,
+    /// Whether keys and values include the cached ones, of which only the number is read.
+    pub(crate) is_joined: bool,
 }
 
 /// Pointwise function of all operands, which broadcast.

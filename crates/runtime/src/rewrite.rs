@@ -3,6 +3,7 @@
 //! Each has a name, can be left out, and only changes data. Fusions of graph patterns such as
 //! `Gelu` are in `sardonyx-passes`, because they are expressed in operators of the standard.
 
+pub(crate) mod attention_cache;
 pub(crate) mod channel_shuffle;
 pub(crate) mod dead;
 pub(crate) mod epilogue;
@@ -116,6 +117,12 @@ pub(crate) const REWRITES: &[Rewrite] = &[
         about: "Computes new values of a state variable and of its optimizer in one step.",
         from: Optimization::All,
         run: update::run,
+    },
+    Rewrite {
+        name: "attention-cache",
+        about: "Appends keys and values to cached ones in steps of their own.",
+        from: Optimization::All,
+        run: attention_cache::run,
     },
     Rewrite {
         name: "epilogue",

@@ -170,7 +170,8 @@ impl Display for Printed<'_> {
                 write!(f, "pool-gradient {places}, {dy} size {size}")
             }
             Op::Attention(attention) => {
-                write!(f, "attention {}", List(&attention.operands))?;
+                let joined = if attention.is_joined { "joined " } else { "" };
+                write!(f, "attention {joined}{}", List(&attention.operands))?;
                 match &attention.permute {
                     Some(order) => write!(f, " |> permute {:?}", &order[..]),
                     None => Ok(()),

@@ -687,7 +687,8 @@ pub(super) mod tests {
             |p| {
                 let permute = Some(smallvec![0, 2, 2, 3]);
                 let operands = smallvec![Some(P), Some(P), Some(P)];
-                p.steps[1].op = Op::Attention(Box::new(Attention { operands, permute }));
+                p.steps[1].op =
+                    Op::Attention(Box::new(Attention { operands, permute, is_joined: false }));
             },
             "step 1: [0, 2, 2, 3] is not an order of four axes",
         ),
