@@ -6,3 +6,6 @@
 #[allow(unreachable_pub)]
 #[path = "../src/lib.rs"]
 mod library;
+#[cfg(has_version_script)]
+#[path = "../src/versions.rs"]
+mod versions;
