@@ -9,7 +9,7 @@ use std::{env, fs};
 const SYMBOLS: [&str; 2] = ["OrtGetApiBase", "OrtSessionOptionsAppendExecutionProvider_CPU"];
 
 /// Minor versions of the releases of onnxruntime whose clients find the symbols.
-const MINOR_VERSIONS: std::ops::RangeInclusive<u32> = 17..=31;
+const MINOR_VERSIONS: std::ops::RangeInclusive<u32> = 8..=31;
 
 /// Patches of each minor version: 1.24.4 is the highest so far.
 const PATCHES: std::ops::RangeInclusive<u32> = 0..=4;
