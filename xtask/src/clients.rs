@@ -2,9 +2,9 @@
 //! library in the place of theirs.
 //!
 //! Each client runs twice, once with the library that it comes with and once with ours:
-//! onnxruntime-node on the node cases of the onnx package, transformers.js on models in
-//! directories, and a program that uses the classes of the C++ header. What works with theirs must
-//! work with ours, and results must be equal.
+//! onnxruntime-node on the node cases of the onnx package, transformers.js and onnxruntime-genai
+//! on models in directories, and a program that uses the classes of the C++ header. What works
+//! with theirs must work with ours, and results must be equal.
 
 use crate::workspace::{artifacts, cargo, readable_path, root, run_build};
 use crate::{Result, python, shell};
@@ -40,8 +40,9 @@ pub(crate) struct Clients {
     /// A library that is there already.
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
-    /// Directories of models for transformers.js, each with `model.onnx`, `config.json` and
-    /// `tokenizer.json`, such as those of `cargo xtask generate`. Without them it is not run.
+    /// Directories of models for transformers.js and onnxruntime-genai, each with `model.onnx`,
+    /// `config.json` and `tokenizer.json`, such as those of `cargo xtask generate`. Without them
+    /// neither is run.
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
     /// The headers of onnxruntime; without them, those of a package of 150 MB.
@@ -67,6 +68,7 @@ pub(crate) fn run(task: &Clients) -> Result {
     let mut lost = compare_cases(&pair, &make_cases(&directory)?)?;
     if let Some(models) = &task.models {
         lost += compare_pipelines(&directory, &library, models)?;
+        lost += compare_tokens(&directory, &pair, models)?;
     }
     let headers = match &task.headers {
         Some(headers) => headers.clone(),
@@ -133,13 +135,45 @@ fn compare_pipelines(directory: &Path, library: &Path, models: &Path) -> Result<
     }
     let theirs = run_pipelines(&modules, &original, models)?;
     let ours = run_pipelines(&modules, library, models)?;
+    Ok(compare_lines("transformers.js", &theirs, &ours))
+}
+
+/// Compares a line of JSON for each model and returns the number of those that differ. What fails
+/// with the client's library does not count.
+fn compare_lines(client: &str, theirs: &[String], ours: &[String]) -> usize {
     let works = theirs.iter().filter(|line| !line.contains("\"error\":"));
     let lost: Vec<&String> = works.clone().filter(|line| !ours.contains(line)).collect();
     for line in &lost {
-        println!("transformers.js differs from {line}");
+        println!("{client} differs from {line}");
     }
-    println!("transformers.js: {} models run, {} differ", works.count(), lost.len());
-    Ok(lost.len())
+    println!("{client}: {} models run, {} differ", works.count(), lost.len());
+    lost.len()
+}
+
+/// Generates with onnxruntime-genai and both libraries and returns the number of models whose
+/// tokens differ.
+fn compare_tokens(directory: &Path, pair: &Pair, models: &Path) -> Result<usize> {
+    let place = directory.join("genai");
+    fs::create_dir_all(&place)?;
+    let requirements = root().join("tests/clients/requirements.txt");
+    let interpreter = python::environment_with(&place, &requirements, &["--no-deps"])?;
+    let theirs = generate_tokens(&interpreter, &place.join("theirs"), &pair.theirs, models)?;
+    let ours = generate_tokens(&interpreter, &place.join("ours"), &pair.ours, models)?;
+    Ok(compare_lines("onnxruntime-genai", &theirs, &ours))
+}
+
+/// Generates with the library of a client and returns a line for each model.
+fn generate_tokens(
+    interpreter: &Path,
+    scratch: &Path,
+    client: &Path,
+    models: &Path,
+) -> Result<Vec<String>> {
+    let script = root().join("tests/clients/genai.py");
+    let library = client.join(LIBRARIES).join(LIBRARY);
+    let mut command = Command::new(interpreter);
+    let lines = shell::output(command.arg(script).arg(models).arg(scratch).arg(library))?;
+    Ok(lines.lines().map(str::to_string).collect())
 }
 
 /// Runs the pipelines with a library, which is put into the place of the client's, and returns a
