@@ -1,4 +1,4 @@
-"""Writes the node cases of the onnx package whose inputs and outputs are tensors: models, inputs, outputs.
+"""Writes the node cases of the onnx package whose inputs and outputs are tensors: models, inputs, outputs. Beside them, a model of one Relu.
 
 python make_cases.py DIRECTORY
 """
@@ -8,7 +8,7 @@ import sys
 import warnings
 
 import numpy
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
 
@@ -29,6 +29,14 @@ def main(directory: pathlib.Path) -> None:
                 message = numpy_helper.from_array(tensor, port.name)
                 (data / f"{kind}_{index}.pb").write_bytes(message.SerializeToString())
         count += 1
+    relu = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])],
+        "relu",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])],
+    )
+    model = helper.make_model(relu, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (directory.parent / "relu.onnx").write_bytes(model.SerializeToString())
     print(f"{count} cases")
 
 

@@ -4,7 +4,8 @@
 
 Prints a line for each operator: ONNX Runtime's time divided by ours (geometric mean and lowest of the draws), and our time with other types
 divided by that with float. The table has the same of an earlier run; operators that are slower than there by a quarter are named, and draws
-whose results differ. --bless writes the measured lines into the table.
+whose results differ. --bless writes the measured lines into the table. --slow prints draws below 0.6 of ONNX Runtime that take more than
+0.1 ms, --two draws that take more than 1.1 times as long with two threads as with one.
 """
 
 import argparse
@@ -28,20 +29,32 @@ OPSET = 21
 TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "double": np.float64}
 # Ratios that fell by more are named: single measurements differ by a tenth.
 LEAST_SHARE = 0.75
+# What --slow prints: draws below this ratio that take more milliseconds.
+LEAST_RATIO, LEAST_TIME = 0.6, 0.1
+# What --two prints: draws whose time with two threads is more of that with one, of as many milliseconds.
+MOST_SHARE, LEAST_CUT = 1.1, 0.05
 COLUMNS = ["operator", "draws", "ratio", "lowest", *TYPES]
 
 
 class Draw:
     """A node: inputs are shapes of random floats, arrays, or None; `constants` are numbers of inputs that the model stores."""
 
-    def __init__(self, inputs, attributes=None, constants=(), outputs=1):
+    def __init__(self, inputs, attributes=None, constants=(), outputs=1, opset=OPSET):
         self.inputs, self.attributes, self.constants, self.outputs = inputs, attributes or {}, constants, outputs
+        self.opset = opset
+
+    def __str__(self):
+        inputs = [f"{array.dtype}{list(array.shape)}" if hasattr(array, "dtype") else array for array in self.inputs]
+        return f"{inputs}, {self.attributes}, constants {list(self.constants)}"
 
 
 def sizes(r, rank=None, most=1 << 20):
     """Returns a shape whose product is neither tiny nor larger than `most`."""
     while True:
-        shape = [r.choice([1, 3, 7, 8, 16, 31, 64, 100, 197, 512, 1000]) for _ in range(rank or r.randint(1, 4))]
+        rank_of_draw = rank or r.randint(1, 4)
+        if rank_of_draw == 1:
+            return [r.choice([n for n in (4097, 10000, 65536, 100000, 1000000) if n <= most])]
+        shape = [r.choice([1, 3, 7, 8, 16, 31, 64, 100, 197, 512, 1000]) for _ in range(rank_of_draw)]
         if 1 << 12 < math.prod(shape) <= most:
             return shape
 
@@ -167,17 +180,167 @@ def recurrent(gates):
     return draw
 
 
+def integers(r, below, shape):
+    return np.random.default_rng(r.randrange(100)).integers(0, below, shape)
+
+
+def condition(r, shape):
+    return integers(r, 2, [size if r.random() < 0.7 else 1 for size in shape]).astype(bool)
+
+
+def chosen(r):
+    shape = sizes(r)
+    return Draw([condition(r, shape), shape, [size if r.random() < 0.7 else 1 for size in shape]])
+
+
+def elements(scattered):
+    def draw(r):
+        shape = sizes(r, r.randint(1, 3))
+        axis = r.randrange(len(shape))
+        of_indices = [size if d != axis else r.choice([1, size, 50]) for d, size in enumerate(shape)]
+        if scattered:
+            of_indices[axis] = min(of_indices[axis], shape[axis])
+            # Each element once: the order of updates is not defined.
+            order = np.argsort(np.random.default_rng(1).random(shape), axis=axis)
+            indices = np.ascontiguousarray(np.take(order, range(of_indices[axis]), axis))
+            return Draw([shape, indices, indices.shape], dict(axis=axis))
+        return Draw([shape, integers(r, shape[axis], of_indices)], dict(axis=axis))
+
+    return draw
+
+
+def tuples(scattered):
+    def draw(r):
+        shape = sizes(r, r.randint(2, 3))
+        depth = r.randint(1, len(shape))
+        rows = np.random.default_rng(1).permutation(math.prod(shape[:depth]))[: r.choice([10, 500, 5000])]
+        indices = np.stack(np.unravel_index(rows, shape[:depth]), -1).astype(np.int64)
+        return Draw([shape, indices, *([(len(rows), *shape[depth:])] if scattered else [])])
+
+    return draw
+
+
+def split(r):
+    shape = sizes(r, r.randint(2, 3))
+    axis = r.randrange(len(shape))
+    parts = r.choice([n for n in (1, 2, 3, 4) if n <= shape[axis]])
+    return Draw([shape], dict(axis=axis, num_outputs=parts), outputs=parts)
+
+
+def sliced(r):
+    shape = sizes(r, r.randint(2, 4))
+    ends = np.array(shape, np.int64)
+    return Draw([shape, ends // 8, ends, np.arange(len(shape)), np.array([r.choice([1, 1, 2]) for _ in shape])], {}, (1, 2, 3, 4))
+
+
+def padded(r):
+    shape = sizes(r, r.randint(2, 4), 1 << 18)
+    pads = np.array([r.choice([0, 0, 1, 2]) for _ in range(2 * len(shape))], np.int64)
+    return Draw([shape, np.minimum(pads, np.array(shape * 2) - 1)], dict(mode=r.choice(["constant", "edge", "reflect"])), (1,))
+
+
+def expanded(r):
+    shape = sizes(r, r.randint(2, 4))
+    return Draw([[size if r.random() < 0.6 else 1 for size in shape], np.array(shape, np.int64)], {}, (1,))
+
+
+def tiled(r):
+    shape = sizes(r, r.randint(1, 3), 1 << 16)
+    return Draw([shape, np.array([r.choice([1, 2, 5]) for _ in shape], np.int64)], {}, (1,))
+
+
+def blocks(to_depth):
+    def draw(r):
+        block, side = r.choice([2, 4]), r.choice([8, 28])
+        channels = r.choice([1, 3, 16])
+        shape = (r.choice([1, 4]), channels, side * block, side * block) if to_depth else (1, channels * block * block, side, side)
+        return Draw([shape], dict(blocksize=block))
+
+    return draw
+
+
+def batch_normalization(r):
+    shape = (r.choice([1, 4]), r.choice([3, 16, 64]), r.choice([7, 28, 56]), r.choice([7, 28, 100]))
+    ones = np.ones(shape[1], np.float32)
+    return Draw([shape, (shape[1],), (shape[1],), (shape[1],), ones], {}, (1, 2, 3, 4))
+
+
+def local(r):
+    return Draw([(1, r.choice([3, 16, 64]), r.choice([7, 28, 56]), r.choice([28, 56]))], dict(size=r.choice([3, 5])))
+
+
+def root_mean_square(r):
+    shape = sizes(r, r.randint(2, 4))
+    axis = r.randrange(len(shape))
+    return Draw([shape, shape[axis:]], dict(axis=axis), opset=23)
+
+
+def attention(r):
+    heads, keys, size = r.choice([1, 8, 12]), r.choice([16, 100, 256]), r.choice([32, 64])
+    queries = r.choice([1, keys])
+    return Draw([(1, heads, queries, size), (1, heads, keys, size), (1, heads, keys, size)], {}, opset=23)
+
+
+def greatest(r):
+    shape = sizes(r, 2)
+    return Draw([shape, np.array([min(shape[1], r.choice([1, 5, 40]))])], {}, (1,), 2)
+
+
+def remainder(r):
+    shape = sizes(r)
+    return Draw([shape, [size if r.random() < 0.6 else 1 for size in shape]], dict(fmod=1))
+
+
+def power(r):
+    exponent = np.array(r.choice([2, 3, 0.5, -1, 1.7]), np.float32)
+    return Draw([np.abs(np.random.default_rng(1).standard_normal(sizes(r), np.float32)), exponent], {}, (1,))
+
+
+def grid(r):
+    shape, side = (1, r.choice([3, 16, 64]), r.choice([16, 56]), r.choice([16, 56])), r.choice([16, 56])
+    places = np.random.default_rng(1).uniform(-1, 1, (1, side, side, 2)).astype(np.float32)
+    return Draw([shape, places], dict(mode=r.choice(["linear", "nearest"])))
+
+
+def regions(r):
+    shape, count = (1, r.choice([3, 64]), 56, 56), r.choice([4, 50])
+    corners = np.random.default_rng(1).uniform(0, 25, (count, 4)).astype(np.float32)
+    corners[:, 2:] += corners[:, :2]
+    modes = dict(mode=r.choice(["avg", "max"]), output_height=7, output_width=7, sampling_ratio=2)
+    return Draw([shape, corners, np.zeros(count, np.int64)], modes)
+
+
+def affine(r):
+    size = np.array([r.choice([1, 4]), 3, *(r.choice([28, 100]) for _ in range(r.choice([2, 3])))], np.int64)
+    return Draw([(size[0], len(size) - 2, len(size) - 1), size], {}, (1,))
+
+
+def of_positive(r):
+    """Numbers between 0 and 1, which all logarithms, roots and inverse functions but Acosh have."""
+    return Draw([np.random.default_rng(1).random(sizes(r), np.float32)])
+
+
+def from_one_on(r):
+    return Draw([1 + np.random.default_rng(1).random(sizes(r), np.float32)])
+
+
 KINDS = {
     "Conv": convolution, "ConvTranspose": lambda r: convolution(r, True), "MaxPool": pool, "AveragePool": pool, "LpPool": pool,
     "MatMul": product, "Gemm": gemm, "Einsum": einsum, "Softmax": along, "LogSoftmax": along, "ArgMax": along, "ArgMin": along,
     "Hardmax": along, "CumSum": cumulative, "LayerNormalization": layer, "InstanceNormalization": lambda r: image(r, "scale", "bias"),
     "GlobalAveragePool": image, "GlobalMaxPool": image, "LpNormalization": image, "Transpose": transposition, "Concat": joined,
     "Gather": gathered, "Resize": resized, "LSTM": recurrent(4), "GRU": recurrent(3), "RNN": recurrent(1),
+    "Where": chosen, "GatherElements": elements(False), "ScatterElements": elements(True), "GatherND": tuples(False),
+    "ScatterND": tuples(True), "Split": split, "Slice": sliced, "Pad": padded, "Expand": expanded, "Tile": tiled,
+    "DepthToSpace": blocks(False), "SpaceToDepth": blocks(True), "BatchNormalization": batch_normalization, "LRN": local,
+    "RMSNormalization": root_mean_square, "Attention": attention, "TopK": greatest, "Mod": remainder, "Pow": power, "GridSample": grid,
+    "RoiAlign": regions, "AffineGrid": affine, "Acosh": from_one_on,
+    **dict.fromkeys(["Acos", "Asin", "Atanh", "Log", "Sqrt"], of_positive),
     **dict.fromkeys(["Add", "Sub", "Mul", "Div", "Max", "Min", "PRelu", "Greater"], of_two),
     **dict.fromkeys(["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSumExp",
                      "ReduceSumSquare"], reduction),
-    **dict.fromkeys(["Abs", "Atan", "Celu", "Cos", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSwish", "LeakyRelu", "Mish", "Neg",
-                     "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Tan", "Tanh"], of_one),
+    **dict.fromkeys(["Abs", "Asinh", "Atan", "Ceil", "Celu", "Cos", "Cosh", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Neg",
+                     "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Tan", "Tanh", "ThresholdedRelu"], of_one),
 }  # fmt: skip
 
 
@@ -190,7 +353,9 @@ def write_model(operator, draw, kind, directory):
         if given is None:
             continue
         is_array = isinstance(given, (np.ndarray, np.generic))
-        array = np.asarray(given) if is_array else numbers.standard_normal(given).astype(kind)
+        array = np.asarray(given if is_array else numbers.standard_normal(given))
+        if array.dtype.kind == "f":
+            array = array.astype(kind)
         if index in draw.constants:
             constants.append(numpy_helper.from_array(array, names[-1]))
         else:
@@ -199,20 +364,25 @@ def write_model(operator, draw, kind, directory):
     outputs = [f"y{index}" for index in range(draw.outputs)]
     node = helper.make_node(operator, names, outputs, **draw.attributes)
     graph = helper.make_graph([node], operator, ports, [helper.make_empty_tensor_value_info(name) for name in outputs], constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", draw.opset)], ir_version=10)
     path = directory / f"{np.dtype(kind).name}.onnx"
     onnx.save(model, path)
     arguments = [str(path)]
     for name, array in inputs.items():
-        file = directory / f"{np.dtype(kind).name}.{name}.pb"
-        file.write_bytes(numpy_helper.from_array(array, name).SerializeToString())
+        # Elements of a stored value lie at any address, and each run would copy them.
+        is_known = array.dtype != ml_dtypes.bfloat16
+        file = directory / f"{np.dtype(kind).name}.{name}.{'npy' if is_known else 'pb'}"
+        if is_known:
+            np.save(file, array)
+        else:
+            file.write_bytes(numpy_helper.from_array(array, name).SerializeToString())
         arguments.append(f"{name}={file}")
     return arguments, inputs
 
 
-def measure_ours(program, arguments, budget):
+def measure_ours(program, arguments, budget, threads=1):
     """Returns the median time of a run in milliseconds; None if the model does not run."""
-    command = [program, "bench", *arguments, "--threads", "1", "--budget", str(budget), "--json"]
+    command = [program, "bench", *arguments, "--threads", str(threads), "--budget", str(budget), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return json.loads(done.stdout)["median_ms"] if done.returncode == 0 else None
 
@@ -255,16 +425,22 @@ def measure_operator(operator, task):
             arguments, inputs = write_model(operator, draw, np.float32, directory)
             ours = measure_ours(task.program, arguments, task.budget)
             if ours is None:
-                wrong.append(f"{operator}, draw {number}, does not run")
+                wrong.append(f"{operator}, draw {number}, does not run: {draw}")
                 continue
+            if task.two:
+                both = measure_ours(task.program, arguments, task.budget, 2)
+                if both / ours > MOST_SHARE and both > LEAST_CUT:
+                    print(f"two threads: {operator}, draw {number}: {ours:.3f} ms, then {both:.3f}: {draw}", flush=True)
             try:
                 rival, expected = measure_rival(arguments, inputs, task.budget)
             except Exception:  # What the rival does not run has no ratio.
                 continue
             ratios.append(rival / ours)
+            if task.slow and rival / ours < LEAST_RATIO and ours > LEAST_TIME:
+                print(f"slow: {operator}, draw {number}: {rival / ours:.2f} of {ours:.3f} ms: {draw}", flush=True)
             if not agree(task.program, arguments, expected, directory):
-                wrong.append(f"{operator}, draw {number}, gives other results: {draw.inputs}, {draw.attributes}")
-            for kind, dtype in TYPES.items():
+                wrong.append(f"{operator}, draw {number}, gives other results: {draw}")
+            for kind, dtype in TYPES.items() if task.types else ():
                 other = measure_ours(task.program, write_model(operator, draw, dtype, directory)[0], task.budget)
                 if other is not None:
                     by_type[kind].append(other / ours)
@@ -309,6 +485,9 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--budget", type=float, default=0.1)
     parser.add_argument("--bless", action="store_true")
+    parser.add_argument("--slow", action="store_true", help="print draws that are slow")
+    parser.add_argument("--two", action="store_true", help="print draws that two threads make slower")
+    parser.add_argument("--no-types", dest="types", action="store_false", help="measure float alone")
     task = parser.parse_args()
     onnxruntime.set_default_logger_severity(4)
     unknown = [name for name in task.operators if name not in KINDS]

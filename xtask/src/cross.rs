@@ -1,9 +1,9 @@
 //! `cargo xtask cross`: the library for other processors and systems, and its tests under an
 //! emulator where Debian has one.
 //!
-//! Debian's compiler `rustc-web` has the standard library of aarch64 ready, and its sources for every
-//! other target, so that nothing needs more than Debian's packages. Its version is not ours, so what
-//! it compiles has a directory of its own.
+//! Debian's compiler `rustc-web` has the standard library of aarch64 ready, and its sources for
+//! every other target, so that nothing needs more than Debian's packages. Its version is not ours,
+//! so what it compiles has a directory of its own.
 
 use crate::workspace::{artifacts, cargo};
 use crate::{Result, shell};
@@ -102,6 +102,7 @@ const DEBIAN_PACKAGES: &[&str] = &[
     "lld-22",
     "qemu-user-static",
     "gcc-aarch64-linux-gnu",
+    "libc6-dev-arm64-cross",
     "libstd-rust-web-dev",
     "libstd-rust-web-dev:arm64",
     // The standard library of Windows needs its dlltool.

@@ -65,6 +65,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sardonyx-capi", &["sardonyx", "sardonyx-ort"]),
     ("sardonyx-libonnxruntime", &["sardonyx-capi"]),
     ("ort-sardonyx", &["sardonyx-capi"]),
+    ("sardonyx-c", &["sardonyx"]),
     ("sardonyx-generate", &["sardonyx"]),
     ("sardonyx-cli", &["sardonyx", "sardonyx-generate"]),
     ("sardonyx-python", &["sardonyx", "sardonyx-generate", "sardonyx-ort"]),
@@ -83,6 +84,7 @@ const PRODUCTS: &[&str] = &[
     "crates/python/src",
     "crates/ort/src",
     "crates/capi/src",
+    "crates/c/src",
 ];
 
 /// The only places for `unsafe`.
@@ -92,6 +94,7 @@ const UNSAFE_PLACES: &[&str] = &[
     "crates/gemm/",
     "crates/kernels/",
     "crates/tensor/",
+    "crates/c/",
     "crates/capi/",
     "crates/libonnxruntime/",
     "crates/ort-sardonyx/src/lib.rs",

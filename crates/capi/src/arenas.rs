@@ -59,7 +59,7 @@ fn check(
     sizes: Handle<ArenaSizes>,
 ) -> Result<(), Error> {
     env.get()?;
-    info.get()?;
+    info.get()?.demand_cpu()?;
     sizes.optional().map(|_| ())
 }
 
@@ -119,7 +119,7 @@ pub(crate) extern "C" fn get_shared_allocator(
 ) -> StatusPointer {
     answer("GetSharedAllocator", || {
         env.get()?;
-        info.get()?;
+        info.get()?.demand_cpu()?;
         out.set(AllocatorHandle::default_one())
     })
 }

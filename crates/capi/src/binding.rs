@@ -92,7 +92,7 @@ pub(crate) extern "C" fn bind_output_to_device(
     info: Handle<MemoryInfo>,
 ) -> StatusPointer {
     answer("BindOutputToDevice", || {
-        info.get()?;
+        info.get()?.demand_cpu()?;
         let binding = binding.get()?;
         let index = find_output(&binding.session.0, &name.read("name of the output")?)?;
         let before = binding.lock().bind_output(index, None);

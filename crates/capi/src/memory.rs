@@ -25,13 +25,45 @@ const DEVICE_ALLOCATOR: c_int = 0;
 /// Newest version of the structure that the default allocator fills in.
 const ALLOCATOR_VERSION: u32 = 25;
 
+/// Kind of device: the CPU, and the kind that onnxruntime gives to memory of any other name.
+const CPU_DEVICE: c_int = 0;
+const OTHER_DEVICE: c_int = 1;
+
 /// Description of memory, `OrtMemoryInfo`.
+///
+/// Clients describe the memory of devices that they may never use, such as onnxruntime-node at its
+/// start. So any memory can be described, and [`MemoryInfo::demand_cpu`] refuses its use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MemoryInfo {
     name: CString,
     allocator: c_int,
     id: c_int,
     kind: c_int,
+    device: c_int,
+    vendor: u32,
+    /// Kind of memory of the device: the usual one, or one that the host reaches.
+    device_memory: c_int,
+}
+
+impl MemoryInfo {
+    /// Describes memory of the CPU.
+    fn new_cpu(allocator: c_int, kind: c_int) -> MemoryInfo {
+        let name = c"Cpu".into();
+        MemoryInfo { name, allocator, id: 0, kind, device: CPU_DEVICE, vendor: 0, device_memory: 0 }
+    }
+
+    /// Checks that the memory is that of the CPU.
+    ///
+    /// # Errors
+    ///
+    /// Memory of another device.
+    pub(crate) fn demand_cpu(&self) -> Result<(), Error> {
+        if self.device == CPU_DEVICE {
+            return Ok(());
+        }
+        Err(sardonyx_ort::refused::find("memory", &[&self.name.to_string_lossy()])
+            .unwrap_or_else(|| argument("the memory is not that of the CPU")))
+    }
 }
 
 impl Object for MemoryInfo {
@@ -39,9 +71,8 @@ impl Object for MemoryInfo {
 }
 
 /// Description of the memory of the CPU.
-pub(crate) static CPU: LazyLock<Kept<MemoryInfo>> = LazyLock::new(|| {
-    Kept::new(MemoryInfo { name: c"Cpu".into(), allocator: DEVICE_ALLOCATOR, id: 0, kind: 0 })
-});
+pub(crate) static CPU: LazyLock<Kept<MemoryInfo>> =
+    LazyLock::new(|| Kept::new(MemoryInfo::new_cpu(DEVICE_ALLOCATOR, 0)));
 
 /// Allocator, a structure of functions that the C header declares.
 #[repr(C)]
@@ -238,8 +269,11 @@ pub(crate) extern "C" fn create_memory_info(
     answer("CreateMemoryInfo", || {
         let out = out.demand()?;
         let name = name.read("name")?;
-        providers::demand_memory(&name)?;
-        out.set(give(MemoryInfo { name: crate::failure::to_c_string(&name), allocator, id, kind }))
+        demand(!name.is_empty(), || "the name of the memory is empty".to_string())?;
+        let is_cpu = name.eq_ignore_ascii_case(providers::CPU_MEMORY);
+        let device = if is_cpu { CPU_DEVICE } else { OTHER_DEVICE };
+        let name = crate::failure::to_c_string(&name);
+        out.set(give(MemoryInfo { name, allocator, id, kind, device, vendor: 0, device_memory: 0 }))
     })
 }
 
@@ -250,7 +284,7 @@ pub(crate) extern "C" fn create_cpu_memory_info(
 ) -> StatusPointer {
     answer("CreateCpuMemoryInfo", || {
         let out = out.demand()?;
-        out.set(give(MemoryInfo { name: c"Cpu".into(), allocator, id: 0, kind }))
+        out.set(give(MemoryInfo::new_cpu(allocator, kind)))
     })
 }
 
@@ -258,22 +292,17 @@ pub(crate) extern "C" fn create_cpu_memory_info(
 pub(crate) extern "C" fn create_memory_info_v2(
     name: Text,
     device: c_int,
-    _vendor: u32,
+    vendor: u32,
     id: i32,
-    _device_memory: c_int,
+    device_memory: c_int,
     _alignment: usize,
     allocator: c_int,
     out: Out<*mut MemoryInfo>,
 ) -> StatusPointer {
     answer("CreateMemoryInfo_V2", || {
         let out = out.demand()?;
-        let name = name.read("name")?;
-        if device != 0 {
-            return Err(sardonyx_ort::refused::find("memory", &[&name])
-                .unwrap_or_else(|| argument("the memory is not that of the CPU")));
-        }
-        let name = crate::failure::to_c_string(&name);
-        out.set(give(MemoryInfo { name, allocator, id, kind: 0 }))
+        let name = crate::failure::to_c_string(&name.read("name")?);
+        out.set(give(MemoryInfo { name, allocator, id, kind: 0, device, vendor, device_memory }))
     })
 }
 
@@ -314,18 +343,15 @@ pub(crate) extern "C" fn memory_info_get_type(
 }
 
 pub(crate) extern "C" fn memory_info_get_device_type(info: Handle<MemoryInfo>, out: Out<c_int>) {
-    answer_or("MemoryInfoGetDeviceType", (), || {
-        info.get()?;
-        out.set(0)
-    });
+    answer_or("MemoryInfoGetDeviceType", (), || out.set(info.get()?.device));
 }
 
-pub(crate) extern "C" fn memory_info_get_device_mem_type(_: Handle<MemoryInfo>) -> c_int {
-    answer_or("MemoryInfoGetDeviceMemType", 0, || Ok(0))
+pub(crate) extern "C" fn memory_info_get_device_mem_type(info: Handle<MemoryInfo>) -> c_int {
+    answer_or("MemoryInfoGetDeviceMemType", 0, || Ok(info.get()?.device_memory))
 }
 
-pub(crate) extern "C" fn memory_info_get_vendor_id(_: Handle<MemoryInfo>) -> u32 {
-    answer_or("MemoryInfoGetVendorId", 0, || Ok(0))
+pub(crate) extern "C" fn memory_info_get_vendor_id(info: Handle<MemoryInfo>) -> u32 {
+    answer_or("MemoryInfoGetVendorId", 0, || Ok(info.get()?.vendor))
 }
 
 pub(crate) extern "C" fn release_memory_info(info: Handle<MemoryInfo>) {
@@ -381,7 +407,7 @@ pub(crate) extern "C" fn create_allocator(
 ) -> StatusPointer {
     answer("CreateAllocator", || {
         session.get()?;
-        info.get()?;
+        info.get()?.demand_cpu()?;
         let out = out.demand()?;
         out.set(Box::into_raw(Box::new(new_allocator())))
     })

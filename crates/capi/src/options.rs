@@ -403,7 +403,7 @@ pub(crate) extern "C" fn add_external_initializers_from_memory(
     lengths: Array<usize>,
     count: usize,
 ) -> StatusPointer {
-    answer("AddExternalInitializersFromMemory", || {
+    answer("AddExternalInitializersFromFilesInMemory", || {
         let names = names.read(count, "names")?;
         let contents = contents.read(count, "buffers")?;
         let lengths = lengths.read(count, "lengths")?;

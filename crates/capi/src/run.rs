@@ -121,19 +121,19 @@ fn run_engine(
     Ok(outputs.map(|outputs| outputs.into_values().map(Some).collect()))
 }
 
-/// Tensors of strings among the inputs, by index.
-type HeldStrings = SmallVec<[Option<Tensor>; 4]>;
+/// Tensors of strings among the inputs, with their indices. Inputs are rarely strings.
+type HeldStrings = Vec<(usize, Tensor)>;
 
 /// Makes the tensors of strings for a run; `None` if an input is not a tensor.
 fn hold_strings(inputs: &Inputs<'_>) -> Result<Option<HeldStrings>, Error> {
-    let mut held = HeldStrings::with_capacity(inputs.len());
-    for (_, value) in inputs {
+    let mut held = HeldStrings::new();
+    for (index, (_, value)) in inputs.iter().enumerate() {
         match value.strings() {
             Some(strings) => {
                 let strings = strings.lock().unwrap_or_else(PoisonError::into_inner);
-                held.push(Some(strings.to_tensor()?));
+                held.push((index, strings.to_tensor()?));
             }
-            None if value.as_tensor().is_some() => held.push(None),
+            None if value.as_tensor().is_some() => {}
             None => return Ok(None),
         }
     }
@@ -145,12 +145,14 @@ fn run_in_place(
     engine: &Engine,
     options: &EngineOptions<'_>,
     inputs: &Inputs<'_>,
-    strings: &HeldStrings,
+    strings: &[(usize, Tensor)],
     wanted: &[Wanted],
 ) -> Result<EngineOutputs, sardonyx::Error> {
     let mut views: SmallVec<[(&str, TensorView<'_>); 4]> = SmallVec::new();
-    for ((name, value), strings) in inputs.iter().zip(strings) {
-        let tensor = strings.as_ref().or_else(|| value.as_tensor());
+    let mut strings = strings.iter().peekable();
+    for (index, (name, value)) in inputs.iter().enumerate() {
+        let held = strings.next_if(|(place, _)| *place == index).map(|(_, tensor)| tensor);
+        let tensor = held.or_else(|| value.as_tensor());
         views.extend(tensor.map(|tensor| (name.as_ref(), tensor.view())));
     }
     let mut used: SmallVec<[Range<usize>; 4]> = SmallVec::new();

@@ -373,7 +373,7 @@ entries! {
     SessionOptionsAppendExecutionProvider_VitisAI 18 refused;
     KernelContext_GetScratchBuffer 18 refused;
     KernelInfoGetAllocator 18 refused;
-    AddExternalInitializersFromMemory 18 (options::add_external_initializers_from_memory);
+    AddExternalInitializersFromFilesInMemory 18 (options::add_external_initializers_from_memory);
     CreateLoraAdapter 20 refused;
     CreateLoraAdapterFromArray 20 refused;
     ReleaseLoraAdapter 20 nothing;
@@ -553,7 +553,7 @@ extern "C" fn get_model_editor_api() -> *const Address {
 }
 
 /// The table `OrtCompileApi`: models are not compiled to files.
-static COMPILE: [Address; 16] = [
+static COMPILE: [Address; 17] = [
     address!(ReleaseModelCompilationOptions nothing),
     address!(CreateModelCompilationOptionsFromSessionOptions refused),
     address!(ModelCompilationOptions_SetInputModelPath refused),
@@ -569,6 +569,7 @@ static COMPILE: [Address; 16] = [
     address!(ModelCompilationOptions_SetOutputModelWriteFunc refused),
     address!(ModelCompilationOptions_SetOutputModelGetInitializerLocationFunc refused),
     address!(ModelCompilationOptions_SetInputModel refused),
+    address!(ModelCompilationOptions_SetWeightlessEnabled refused),
     address!(ModelCompilationOptions_SetEpContextDataWriteFunc refused),
 ];
 

@@ -501,7 +501,7 @@ pub(crate) extern "C" fn create_tensor_with_data_as_ort_value(
     out: Out<*mut Value>,
 ) -> StatusPointer {
     answer("CreateTensorWithDataAsOrtValue", || {
-        info.get()?;
+        info.get()?.demand_cpu()?;
         Request { start, len, shape, rank, element, allocator: None }.make(out)
     })
 }

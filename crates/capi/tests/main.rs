@@ -6,6 +6,7 @@
 mod interface;
 
 mod bindings;
+mod clients;
 mod containers;
 mod damage;
 mod editor;

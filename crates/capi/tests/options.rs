@@ -192,7 +192,7 @@ fn weights_come_from_the_caller() {
     let options = Options::new();
     let mut content = [1f32, 2.0];
     let (names, contents) = ([c"w.bin".as_ptr()], [content.as_mut_ptr()]);
-    check(call!(AddExternalInitializersFromMemory(
+    check(call!(AddExternalInitializersFromFilesInMemory(
         options.0 => Object, names.as_ptr() => *const *const c_char,
         contents.as_ptr() => *const *mut f32, [8usize].as_ptr() => *const usize, 1 => usize
     )));

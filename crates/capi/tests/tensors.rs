@@ -264,3 +264,31 @@ fn the_default_allocator_aligns() {
     assert_eq!(same, 0);
     call!(ReleaseMemoryInfo(second => Object) -> ());
 }
+
+#[test]
+fn memory_of_other_devices_is_described_but_not_used() {
+    let mut info = ptr::null_mut();
+    check(call!(CreateMemoryInfo(
+        c"WebGPU_Buf".as_ptr() => *const c_char, 0 => c_int, 0 => c_int, 0 => c_int,
+        &mut info => *mut Object
+    )));
+    let mut device = -1;
+    call!(MemoryInfoGetDeviceType(info => Object, &mut device => *mut c_int) -> ());
+    assert_eq!(device, 1);
+    let (mut value, mut elements, dims) = (ptr::null_mut(), [0f32; 2], [2i64]);
+    let status = call!(CreateTensorWithDataAsOrtValue(
+        info => Object, elements.as_mut_ptr() => *mut f32, 8 => usize, dims.as_ptr() => *const i64,
+        1 => usize, FLOAT => c_int, &mut value => *mut Object
+    ));
+    demand_failure(status, 9, "the memory of the device 'WebGPU_Buf' is not available");
+    assert!(value.is_null());
+    call!(ReleaseMemoryInfo(info => Object) -> ());
+    check(call!(CreateMemoryInfo_V2(
+        c"Mine".as_ptr() => *const c_char, 1 => c_int, 7 => u32, 0 => c_int, 5 => c_int,
+        64 => usize, 0 => c_int, &mut info => *mut Object
+    )));
+    let kind = call!(MemoryInfoGetDeviceMemType(info => Object) -> c_int);
+    let vendor = call!(MemoryInfoGetVendorId(info => Object) -> u32);
+    assert_eq!((kind, vendor), (5, 7));
+    call!(ReleaseMemoryInfo(info => Object) -> ());
+}

@@ -8,7 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use sardonyx::device::DeviceOptions;
 use sardonyx::tool::SessionExt;
 use sardonyx::tool::filling::{OpenDim, Sizes};
-use sardonyx::tool::profile::{Fusion, RunDetails, StepDetails, StepInfo};
+use sardonyx::tool::profile::{Fusion, RunDetails, StateUse, StepDetails, StepInfo};
 use sardonyx::{Port, Session, Type, tool};
 use serde_json::{Map, Value, json};
 
@@ -120,9 +120,10 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
     let inputs = resolve_input_types(&sizes, session.inputs(), terminal);
     let details = session.details(filter_known_types(&inputs)).map_err(Failure::from);
+    let state = session.explain_state(&filter_known_types(&inputs)).unwrap_or_default();
     let name = model.name();
     let explanation =
-        Explanation { name, session: &session, steps: session.steps(), inputs, details };
+        Explanation { name, session: &session, steps: session.steps(), inputs, details, state };
     if args.json {
         terminal.json(&explanation.json(args.steps), true)
     } else {
@@ -261,6 +262,8 @@ struct Explanation<'a> {
     steps: Vec<StepInfo>,
     inputs: Vec<(String, Option<Type>)>,
     details: Result<RunDetails, Failure>,
+    /// State that runs can keep, and the reasons why they copy it, by name of the input.
+    state: Vec<(String, StateUse)>,
 }
 
 /// Fusions of the same pattern, which are listed in one row.
@@ -378,6 +381,7 @@ impl Explanation<'_> {
             lines.add_row("", format!("{made} of the constants are not stored in the file"));
         }
         self.write_memory(&mut lines);
+        self.write_state(&mut lines);
         let took = report.took.iter();
         let took: Vec<String> =
             took.map(|(part, took)| format!("{part} {:.1}", to_millis(*took))).collect();
@@ -535,6 +539,31 @@ impl Explanation<'_> {
         }
     }
 
+    /// Writes how runs keep state: pairs of an output and the input that it becomes.
+    fn write_state(&self, lines: &mut Lines) {
+        if self.state.is_empty() {
+            return;
+        }
+        let appended = self.state.iter().filter(|(_, used)| used.is_appended).count();
+        let replaced = self.state.len() - appended;
+        lines.add_row(
+            "state",
+            format!(
+                "{} can be kept between runs: {appended} appended to in place, {replaced} replaced",
+                format_count(self.state.len(), "input")
+            ),
+        );
+        let each = self.state.iter();
+        let copies = each.flat_map(|(name, used)| used.copies.iter().map(move |why| (name, why)));
+        let copies: Vec<_> = copies.collect();
+        for (name, why) in copies.iter().take(SHOWN) {
+            lines.add_row("", format!("'{name}' {why}"));
+        }
+        if copies.len() > SHOWN {
+            lines.add_row("", format!("and {} more", copies.len() - SHOWN));
+        }
+    }
+
     /// Formats the steps of a run as a table.
     fn format_steps(&self) -> String {
         let headings = [
@@ -617,6 +646,9 @@ impl Explanation<'_> {
             }
             Err(failure) => json!({"problem": failure.message()}),
         };
+        let state = self.state.iter().map(|(name, used)| {
+            json!({"input": name, "appended": used.is_appended, "copies": used.copies})
+        });
         let mut answer = json!({
             "schema": SCHEMA,
             "model": self.name,
@@ -643,6 +675,9 @@ impl Explanation<'_> {
             "memory": memory,
             "took_ms": took,
         });
+        if !self.state.is_empty() {
+            answer["state"] = state.collect();
+        }
         if with_steps {
             let details = self.details.as_ref().ok();
             let steps = self.steps.iter().enumerate().map(|(index, step)| {

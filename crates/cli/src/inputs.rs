@@ -357,8 +357,10 @@ impl<'a> Gather<'a> {
                 let any = Type::unranked(DataType::Float);
                 let value = read_value(bytes.clone(), port.ty().unwrap_or(&any))?;
                 match value {
+                    // Stored elements lie at any address: each of several runs would copy them.
                     Value::Tensor(tensor) => {
-                        match_element_type(tensor, port, self.args.cast).map(Value::Tensor)
+                        let tensor = match_element_type(tensor, port, self.args.cast)?;
+                        Ok(Value::Tensor(tensor.aligned()?))
                     }
                     other => Ok(other),
                 }

@@ -65,8 +65,8 @@ struct Options {
     /// floating-point operations, so that results change by rounding. slim and sim take 'close'
     #[arg(long, value_enum, value_name = "LEVEL")]
     level: Option<Level>,
-    /// Bytes by which computed constants may be larger, in all, than those that they replace, 1M for
-    /// example [default: a hundredth of the constants, from 16K to 1M]
+    /// Bytes by which computed constants may be larger, in all, than those that they replace, 1M
+    /// for example [default: a hundredth of the constants, from 16K to 1M]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     grow: Option<u64>,
     /// Leave out a rule, such as 'fold'. May be repeated

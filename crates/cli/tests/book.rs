@@ -126,6 +126,38 @@ fn a_run_uses_memory_of_the_caller() -> Result {
     Ok(())
 }
 
+/// Appears in docs/rust.md, in the part about state.
+#[test]
+fn a_state_stays_between_runs() -> Result {
+    // begin
+    use sardonyx::{Model, RunOptions, Session, Tensor};
+
+    let model = Model::from_text(
+        "<ir_version: 11, opset_import: [\"\": 21]>
+         g (float[n, 2] x, float[p, 2] past) => (float[n, q] scores, float[q, 2] present) {
+             present = Concat <axis = 0> (past, x)
+             columns = Transpose (present)
+             scores = MatMul (x, columns)
+         }",
+    )?;
+    let session = Session::new(&model)?;
+    let mut state = session.state().capacity(1000).build()?;
+    for row in [[1.0f32, 2.0], [3.0, 4.0]] {
+        let x = Tensor::from_slice([1, 2], &row)?;
+        state.run([("x", x)], &RunOptions::default())?;
+        assert_eq!(state.copied_bytes(), 0);
+    }
+    let mut other = state.clone();
+    state.truncate(1)?;
+    let x = Tensor::from_slice([1, 2], &[0.0f32, 1.0])?;
+    let outputs = state.run([("x", x.clone())], &RunOptions::default())?;
+    assert_eq!(outputs.tensor("scores")?.to_vec::<f32>()?, [2.0, 1.0]);
+    let outputs = other.run([("x", x)], &RunOptions::default())?;
+    assert_eq!(outputs.tensor("scores")?.to_vec::<f32>()?, [2.0, 4.0, 1.0]);
+    // end
+    Ok(())
+}
+
 /// Appears in docs/rust.md, in the part about custom operators.
 #[test]
 fn an_operator_is_code_of_the_program() -> Result {

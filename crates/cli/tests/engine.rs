@@ -185,6 +185,44 @@ fn explain_lists_changes_of_a_model() {
     }
 }
 
+/// Explains a cache that runs append to, one that a step reads in rows, and one that a step copies.
+#[test]
+fn explain_tells_what_runs_copy_of_a_state() {
+    let text = "<ir_version: 10, opset_import: [\"\": 21]>
+        g (float[b, n, 4] x, float[b, p, 4] past_0, float[b, p, 4] past_1, float[b, p, 4] past_2)
+            => (float[b, n, t] y, float[b, t, 4] present_0, float[b, t, 4] present_1, float[b, t, 4] present_2,
+                float[b, t, 4] sums, float[b, t, 2] part) {
+            one = Constant <value = int64 {1}> ()
+            first = Constant <value = int64[1] {0}> ()
+            end = Constant <value = int64[1] {2}> ()
+            axis = Constant <value = int64[1] {2}> ()
+            present_0 = Concat <axis = 1> (past_0, x)
+            columns = Transpose <perm = [0, 2, 1]> (present_0)
+            y = MatMul (x, columns)
+            present_1 = Concat <axis = 1> (past_1, x)
+            [sum] sums = CumSum (present_1, one)
+            present_2 = Concat <axis = 1> (past_2, x)
+            [half] part = Slice (present_2, first, end, axis)
+        }";
+    let files = Files::new(&[("m.onnxtxt", text.into())]);
+    let sizes = ["--dim", "b=1", "--dim", "n=1", "--dim", "p=3"];
+    let answer = json(&files, "explain", &[&["--json"][..], &sizes].concat());
+    let state = serde_json::json!([
+        {"input": "past_0", "appended": true, "copies": []},
+        {"input": "past_1", "appended": false,
+         "copies": ["is copied: node 'sum' (CumSum) reads it in rows"]},
+        {"input": "past_2", "appended": true,
+         "copies": ["is copied: node 'half' (Slice) rearranges 32 bytes"]},
+    ]);
+    assert_eq!(answer["state"], state);
+    let text = files.run("explain", "m.onnxtxt", &sizes).good();
+    let lines = "state     3 inputs can be kept between runs: 2 appended to in place, 1 replaced
+          'past_1' is copied: node 'sum' (CumSum) reads it in rows
+          'past_2' is copied: node 'half' (Slice) rearranges 32 bytes
+";
+    assert!(text.contains(lines), "{text}");
+}
+
 #[test]
 fn explain_counts_common_subexpressions() {
     let twice = r#"<ir_version: 10, opset_import: ["": 21]>

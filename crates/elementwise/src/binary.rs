@@ -284,6 +284,41 @@ macro_rules! simple_power {
     };
 }
 
+/// The remainder of floats with the sign of the dividend, exactly; NaN where the quotient is too
+/// large.
+///
+/// The product of the truncated quotient and the divisor has at most 51 bits, so that doubles hold
+/// it. A quotient that was rounded up leaves a rest of the other sign.
+#[derive(Clone, Copy)]
+struct RemainderOfQuotient;
+
+impl Map2<f32> for RemainderOfQuotient {
+    #[inline(always)]
+    fn apply<const FMA: bool>(self, a: f32, b: f32) -> f32 {
+        /// Greatest quotient: 27 of 53 bits.
+        const MOST: f64 = (1u64 << 27) as f64;
+        let (dividend, divisor) = (f64::from(a), f64::from(b));
+        let quotient = (dividend / divisor).trunc();
+        let rest = dividend - quotient * divisor;
+        let back = if rest * dividend < 0.0 { divisor.abs().copysign(dividend) } else { 0.0 };
+        let remainder = ((rest + back) as f32).copysign(a);
+        if quotient.abs() < MOST { remainder } else { f32::NAN }
+    }
+}
+
+/// Computes what has no vectors for its own, but for remainders of most floats.
+fn call_on_floats(level: Level, op: Binary, a: &[f32], b: &[f32], out: &mut [f32]) {
+    if op != Binary::Fmod {
+        return both_plain(op, a, b, out);
+    }
+    level.run(Both { op: RemainderOfQuotient, a, b, out: &mut *out });
+    for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
+        if out.is_nan() {
+            *out = Arith::rem(*a, *b);
+        }
+    }
+}
+
 impl BinaryElement for f32 {
     fn row(level: Level, op: Binary, a: Operand<'_, f32>, b: Operand<'_, f32>, out: &mut [f32]) {
         macro_rules! run {
@@ -308,7 +343,7 @@ impl BinaryElement for f32 {
         }
         simple_power!(op, b, run);
         with_operation!(op, run, {
-            row_of_slices(a, b, out, &|a, b, out| both_plain(op, a, b, out));
+            row_of_slices(a, b, out, &|a, b, out| call_on_floats(level, op, a, b, out));
         });
     }
 
@@ -333,7 +368,7 @@ impl BinaryElement for f32 {
             simple_power!(op, b, run);
         }
         with_operation!(op, run, {
-            in_place_of_slices(side, a, b, &|a, b, out| both_plain(op, a, b, out));
+            in_place_of_slices(side, a, b, &|a, b, out| call_on_floats(level, op, a, b, out));
         });
     }
 }

@@ -245,28 +245,36 @@ fn copy_operand<T: Copy>(x: Operand<'_, T>, out: &mut [T]) {
     }
 }
 
-/// Both operands are read for every element, without a test of bounds in between: vectors do that.
+/// Writes elements of `a` where flags are not 0, else those of `b`, as integers of their size: a
+/// choice between floats, or pairs of bytes, becomes a jump for each element.
 #[inline(always)]
 fn choose<T: Copy>(flags: &[u8], out: &mut [T], a: &[T], b: &[T]) {
-    if const { size_of::<T>() == size_of::<u16>() } {
-        // As integers: pairs of bytes do not become vectors.
-        let n = flags.len().min(out.len()).min(a.len()).min(b.len());
-        let (out, a, b) = (out.as_mut_ptr().cast::<u16>(), a.as_ptr(), b.as_ptr());
-        for (i, flag) in flags.iter().enumerate().take(n) {
-            // SAFETY: the slices have `n` elements of two bytes, which may lie at any address.
-            unsafe {
-                let (a, b) = (
-                    a.cast::<u16>().add(i).read_unaligned(),
-                    b.cast::<u16>().add(i).read_unaligned(),
-                );
-                out.add(i).write_unaligned(if *flag != 0 { a } else { b });
+    macro_rules! choose_as {
+        ($t:ty) => {{
+            let n = flags.len().min(out.len()).min(a.len()).min(b.len());
+            let out = out.as_mut_ptr().cast::<$t>();
+            let (a, b) = (a.as_ptr().cast::<$t>(), b.as_ptr().cast::<$t>());
+            for (i, flag) in flags[..n].iter().enumerate() {
+                // SAFETY: the slices have `n` elements of the size of the integer, which may lie at
+                // any address.
+                unsafe {
+                    let (a, b) = (a.add(i).read_unaligned(), b.add(i).read_unaligned());
+                    let mask = <$t>::from(*flag != 0).wrapping_neg();
+                    out.add(i).write_unaligned(b ^ ((a ^ b) & mask));
+                }
+            }
+        }};
+    }
+    match const { size_of::<T>() } {
+        1 => choose_as!(u8),
+        2 => choose_as!(u16),
+        4 => choose_as!(u32),
+        8 => choose_as!(u64),
+        _ => {
+            for (((out, flag), a), b) in out.iter_mut().zip(flags).zip(a).zip(b) {
+                *out = if *flag != 0 { *a } else { *b };
             }
         }
-        return;
-    }
-    for (((out, flag), a), b) in out.iter_mut().zip(flags).zip(a).zip(b) {
-        let (a, b) = (*a, *b);
-        *out = if *flag != 0 { a } else { b };
     }
 }
 

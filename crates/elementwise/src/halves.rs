@@ -4,7 +4,7 @@
 //! Kernels that compute in floats have whole slices widened and rounded.
 
 use sardonyx_simd::chunks::fill;
-use sardonyx_simd::halves::Half;
+use sardonyx_simd::halves::FloatVectors;
 use sardonyx_simd::number::Number;
 use sardonyx_simd::{Body, Ended, Exec, Level, Simd};
 
@@ -83,7 +83,7 @@ struct Row<T> {
 }
 
 /// Writes `op(a, b)` to `out` if vectors compute it.
-pub(super) fn row<T: Half>(
+pub(super) fn row<T: FloatVectors>(
     level: Level,
     op: Binary,
     a: Operand<'_, T>,
@@ -100,7 +100,7 @@ pub(super) fn row<T: Half>(
 }
 
 /// Replaces `a` by `op(a, b)`, or by `op(b, a)` with `is_reversed`, if vectors compute it.
-pub(super) fn row_in_place<T: Half>(
+pub(super) fn row_in_place<T: FloatVectors>(
     level: Level,
     op: Binary,
     is_reversed: bool,
@@ -118,7 +118,7 @@ pub(super) fn row_in_place<T: Half>(
     true
 }
 
-impl<T: Half> Elements<T> {
+impl<T: FloatVectors> Elements<T> {
     /// Returns the elements of a row's operand; `repeated` is room for those of a constant.
     ///
     /// # Panics
@@ -139,7 +139,7 @@ impl<T: Half> Elements<T> {
     }
 }
 
-impl<T: Half> Body for Row<T> {
+impl<T: FloatVectors> Body for Row<T> {
     type Out = ();
 
     /// Computes the row.

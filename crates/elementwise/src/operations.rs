@@ -61,6 +61,15 @@ operations! {
     Erf |x, FMA| Math::erf::<FMA>(x);
     Sin |x, FMA| Math::sin::<FMA>(x);
     Cos |x, FMA| Math::cos::<FMA>(x);
+    Tan |x, FMA| Math::tan::<FMA>(x);
+    Asin |x, FMA| Math::asin::<FMA>(x);
+    Acos |x, FMA| Math::acos::<FMA>(x);
+    Atan |x, FMA| Math::atan::<FMA>(x);
+    Sinh |x, FMA| Math::sinh::<FMA>(x);
+    Cosh |x, FMA| Math::cosh::<FMA>(x);
+    Asinh |x, FMA| Math::asinh::<FMA>(x);
+    Acosh |x, FMA| Math::acosh::<FMA>(x);
+    Atanh |x, FMA| Math::atanh::<FMA>(x);
     Relu |x, FMA| Arith::max(x, W::ZERO);
     Softplus |x, FMA| x.softplus::<FMA>();
     Softsign |x, FMA| x.div(W::ONE.add(Arith::abs(x)));

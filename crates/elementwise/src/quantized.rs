@@ -92,6 +92,8 @@ pub struct Columns<'a> {
     /// Column by column, one for each block.
     pub scales: &'a [f32],
     pub zeros: Zeros<'a>,
+    /// Block whose scale and zero point each element of a column has; if empty, its own.
+    pub groups: &'a [i32],
 }
 
 impl Columns<'_> {
@@ -110,6 +112,10 @@ impl Columns<'_> {
         rows(exec.pool, out, depth, 2 * depth, |skipped, out| {
             for (index, column) in out.chunks_exact_mut(depth).enumerate() {
                 let at = first + skipped + index;
+                if !self.groups.is_empty() {
+                    self.dequantize_groups(at, column);
+                    continue;
+                }
                 for (block, elements) in column.chunks_mut(self.block).enumerate() {
                     let scale = self.scales[at * blocks + block];
                     let zero = self.zeros.get(at, block, blocks);
@@ -120,6 +126,18 @@ impl Columns<'_> {
                 }
             }
         })
+    }
+
+    /// Writes a column whose elements name their blocks.
+    fn dequantize_groups(&self, at: usize, column: &mut [f32]) {
+        let blocks = self.blocks();
+        let start = at * blocks * self.block;
+        for (offset, (element, group)) in column.iter_mut().zip(self.groups).enumerate() {
+            let block = *group as usize;
+            let zero = self.zeros.get(at, block, blocks);
+            let number = self.codes.get(start + offset) as f32 - zero;
+            *element = number * self.scales[at * blocks + block];
+        }
     }
 }
 
@@ -215,6 +233,7 @@ mod tests {
             block: 2,
             scales: &[1.0, 10.0, 100.0, 1000.0],
             zeros: Zeros::Rows(Codes { bytes: &[1, 2, 3, 4], bits: 8, signed: false }),
+            groups: &[],
         };
         let mut out = [0.0; 6];
         columns.dequantize(&exec, 0, &mut out).unwrap();
@@ -222,6 +241,9 @@ mod tests {
         let mut out = [0.0; 3];
         columns.dequantize(&exec, 1, &mut out).unwrap();
         assert_eq!(out, [100.0, 200.0, 2000.0]);
+        let columns = Columns { groups: &[1, 0, 1], ..columns };
+        columns.dequantize(&exec, 1, &mut out).unwrap();
+        assert_eq!(out, [0.0, 200.0, 2000.0]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use super::operations::{self as op, Map, between};
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::number::{Arith, Math, Number};
-use sardonyx_simd::vecmath::{MAX_REDUCED, acosh, asinh, atanh, cos_reduced, sin_reduced};
+use sardonyx_simd::vecmath::{MAX_REDUCED, cos_reduced, sin_reduced, tan_reduced};
 use sardonyx_simd::{Ended, Exec, Isa};
 use sardonyx_simd::{Level, Loop};
 
@@ -106,16 +106,15 @@ impl Unary {
             Sqrt | Reciprocal | Softsign | HardSwish | HardSigmoid { .. } => 2,
             ThresholdedRelu { .. } | Shrink { .. } => 2,
             Exp | Log | Sin | Cos | Tanh | Sigmoid | Silu | Swish { .. } => 6,
-            Tan | Asin | Acos | Atan | Sinh | Cosh | Asinh | Acosh | Atanh => 40,
+            Tan | Asin | Acos | Atan => 6,
             _ => 12,
         }
     }
 }
 
-/// Calls `$run!(operation)` with the operation type for `$op`, its parameters as `$w`; `$libm` with
-/// the function of the C library that computes one element, if that is what it is.
+/// Calls `$run!(operation)` with the operation type for `$op`, its parameters as `$w`.
 macro_rules! with_operation {
-    ($op:expr, $w:ty, $run:ident, $libm:ident) => {{
+    ($op:expr, $w:ty, $run:ident) => {{
         let p = PhantomData::<$w>;
         let f = |x: f32| <$w as Number>::from_f64(f64::from(x));
         match $op {
@@ -151,15 +150,15 @@ macro_rules! with_operation {
             Unary::Swish { alpha } => $run!(op::Swish(p, [f(alpha)])),
             Unary::ThresholdedRelu { alpha } => $run!(op::ThresholdedRelu(p, [f(alpha)])),
             Unary::Shrink { lambda, bias } => $run!(op::Shrink(p, [f(lambda), f(bias)])),
-            Unary::Tan => $libm!(f64::tan),
-            Unary::Asin => $libm!(f64::asin),
-            Unary::Acos => $libm!(f64::acos),
-            Unary::Atan => $libm!(f64::atan),
-            Unary::Sinh => $libm!(f64::sinh),
-            Unary::Cosh => $libm!(f64::cosh),
-            Unary::Asinh => $libm!(asinh),
-            Unary::Acosh => $libm!(acosh),
-            Unary::Atanh => $libm!(atanh),
+            Unary::Tan => $run!(op::Tan(p, [])),
+            Unary::Asin => $run!(op::Asin(p, [])),
+            Unary::Acos => $run!(op::Acos(p, [])),
+            Unary::Atan => $run!(op::Atan(p, [])),
+            Unary::Sinh => $run!(op::Sinh(p, [])),
+            Unary::Cosh => $run!(op::Cosh(p, [])),
+            Unary::Asinh => $run!(op::Asinh(p, [])),
+            Unary::Acosh => $run!(op::Acosh(p, [])),
+            Unary::Atanh => $run!(op::Atanh(p, [])),
         }
     }};
 }
@@ -269,18 +268,12 @@ impl UnaryElement for f32 {
                 level.run(MapTo { op: $op, x, y })
             };
         }
-        macro_rules! libm {
-            ($function:path) => {{
-                y.copy_from_slice(x);
-                one_by_one($function, y);
-            }};
-        }
         match op {
-            Unary::Sin | Unary::Cos => {
+            Unary::Sin | Unary::Cos | Unary::Tan => {
                 y.copy_from_slice(x);
                 turn(level, op, y);
             }
-            _ => with_operation!(op, f32, run, libm),
+            _ => with_operation!(op, f32, run),
         }
     }
 
@@ -290,40 +283,32 @@ impl UnaryElement for f32 {
                 level.run(MapInPlace { op: $op, x })
             };
         }
-        macro_rules! libm {
-            ($function:path) => {
-                one_by_one($function, x)
-            };
-        }
         match op {
-            Unary::Sin | Unary::Cos => turn(level, op, x),
-            _ => with_operation!(op, f32, run, libm),
+            Unary::Sin | Unary::Cos | Unary::Tan => turn(level, op, x),
+            _ => with_operation!(op, f32, run),
         }
     }
 }
 
-/// Applies a function of the C library.
-fn one_by_one<T: Math>(function: fn(f64) -> f64, x: &mut [T]) {
-    for x in x {
-        *x = x.libm(function);
-    }
-}
-
-/// Sine and cosine of f32: the vectorised reduction first, and then the C library for the few
-/// arguments beyond it.
+/// Computes sine, cosine and tangent of f32: the vectorised reduction first, and then the C library
+/// for the few arguments beyond it.
 fn turn(level: Level, op: Unary, x: &mut [f32]) {
     let mut arguments = [0.0; 256];
     for x in x.chunks_mut(arguments.len()) {
         let arguments = &mut arguments[..x.len()];
         arguments.copy_from_slice(x);
-        if op == Unary::Sin {
-            level.run(MapInPlace { op: SinReduced, x });
-        } else {
-            level.run(MapInPlace { op: CosReduced, x });
+        match op {
+            Unary::Sin => level.run(MapInPlace { op: SinReduced, x }),
+            Unary::Cos => level.run(MapInPlace { op: CosReduced, x }),
+            _ => level.run(MapInPlace { op: TanReduced, x }),
         }
         for (y, &x) in x.iter_mut().zip(&*arguments) {
             if x.abs() > MAX_REDUCED {
-                *y = if op == Unary::Sin { x.sin() } else { x.cos() };
+                *y = match op {
+                    Unary::Sin => x.sin(),
+                    Unary::Cos => x.cos(),
+                    _ => f64::from(x).tan() as f32,
+                };
             }
         }
     }
@@ -333,6 +318,8 @@ fn turn(level: Level, op: Unary, x: &mut [f32]) {
 struct SinReduced;
 #[derive(Clone, Copy)]
 struct CosReduced;
+#[derive(Clone, Copy)]
+struct TanReduced;
 
 impl Map<f32> for SinReduced {
     #[inline(always)]
@@ -348,6 +335,13 @@ impl Map<f32> for CosReduced {
     }
 }
 
+impl Map<f32> for TanReduced {
+    #[inline(always)]
+    fn apply<const FMA: bool>(self, x: f32) -> f32 {
+        tan_reduced::<FMA>(x)
+    }
+}
+
 impl UnaryElement for f64 {
     fn unary(level: Level, op: Unary, x: &[f64], y: &mut [f64]) {
         in_place(x, y, |y| f64::unary_in_place(level, op, y));
@@ -359,12 +353,7 @@ impl UnaryElement for f64 {
                 level.run(MapInPlace { op: $op, x })
             };
         }
-        macro_rules! libm {
-            ($function:path) => {
-                one_by_one($function, x)
-            };
-        }
-        with_operation!(op, f64, run, libm);
+        with_operation!(op, f64, run);
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) mod bf16;
 mod blocked;
 mod doubles;
 mod epilogue;
+#[cfg(feature = "quantization")]
+mod few_bits;
 mod form;
 mod gemv;
 mod generic;
@@ -49,11 +51,15 @@ mod tables;
 pub use batch::{BatchMat, BatchOut, BatchRhs, gemm_batch, gemm_batch_generic, gemm_batch_scratch};
 pub use blocked::Sweep;
 pub use epilogue::{Activation, Bias, Epilogue};
+#[cfg(feature = "quantization")]
+pub use few_bits::{BlockMatrix, FewBits, PerBlock, gemm_few_bits, gemm_few_bits_scratch};
 pub use form::Elements;
 pub use generic::{Number, gemm_generic};
 pub use halves::{LeMatrix, ManyRows, Storage};
 #[cfg(feature = "quantization")]
-pub use integer::{ByteMatrix, ByteRhs, Bytes, ZeroPoints, gemm_bytes, gemm_bytes_scratch};
+pub use integer::{
+    ByteMatrix, ByteRhs, Bytes, ZeroPoints, gemm_bytes, gemm_bytes_scratch, gemm_bytes_to_floats,
+};
 pub use matrix::MatRef;
 pub use pack::{PackSource, PackedA, PackedB};
 pub use repeated::Repeated;

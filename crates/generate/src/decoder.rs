@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 
 use half::{bf16, f16};
+use sardonyx::run::SessionState;
 use sardonyx::{DataType, ErrorKind, Port, RunOptions, Session, Tensor, Type, Value};
 
 use crate::config::Config;
 use crate::error::Error;
 use crate::files::Files;
-use crate::key_values::{KeyValues, StateLayout};
+use crate::key_values::StateLayout;
 use crate::loading::LoadOptions;
 
 /// Language model that reads tokens and gives scores of the next one.
@@ -98,7 +99,10 @@ pub(crate) struct BatchState {
     padding: Vec<usize>,
     /// Number of positions in `key_values`, with padding.
     length: usize,
-    key_values: KeyValues,
+    /// Keys and values of all members; `None` if the model has no state.
+    key_values: Option<SessionState>,
+    /// Whether an error left a state that differs from `tokens`.
+    is_lost: bool,
 }
 
 /// Scores of the next token for each member of a batch.
@@ -179,7 +183,8 @@ impl Decoder {
             tokens: vec![Vec::new(); prompts.len()],
             padding: prompts.iter().map(|prompt| longest - prompt.len()).collect(),
             length: 0,
-            key_values: KeyValues::new(&self.layout, prompts.len())?,
+            key_values: self.layout.make_state(&self.session, prompts.len())?,
+            is_lost: false,
         };
         let padded: Vec<Vec<u32>> = prompts
             .iter()
@@ -245,9 +250,27 @@ impl Decoder {
         rows: &[Vec<u32>],
         run: &RunOptions<'_>,
     ) -> Result<Scores, Error> {
-        if state.key_values.is_lost(&self.layout) {
+        if state.is_lost {
             return Err(Error::new(ErrorKind::Run, "an earlier step failed"));
         }
+        let before = state.length;
+        let scores = self.read_in_parts(state, rows, run);
+        // A run that fails changes nothing, but earlier parts of the tokens may have been read.
+        if scores.is_err() && state.length > before {
+            let cut = state.key_values.as_mut().map(|state| state.truncate(before));
+            state.is_lost = !matches!(cut, Some(Ok(())));
+            state.length = before;
+        }
+        scores
+    }
+
+    /// Reads the tokens of [`Decoder::read`], and leaves those of a failed run unread.
+    fn read_in_parts(
+        &self,
+        state: &mut BatchState,
+        rows: &[Vec<u32>],
+        run: &RunOptions<'_>,
+    ) -> Result<Scores, Error> {
         let count = rows.first().map_or(0, Vec::len);
         self.check_memory(rows.len(), state.length + count)?;
         let mut start = 0;
@@ -288,10 +311,11 @@ impl Decoder {
             };
             inputs.push((input.name.clone(), tensor.into()));
         }
-        state.key_values.give(&self.layout, &mut inputs);
-        let outputs = self.session.run(inputs, run)?;
-        let rest = state.key_values.take(&self.layout, outputs)?;
-        let logits = rest.into_iter().find(|(name, _)| *name == self.logits);
+        let outputs = match &mut state.key_values {
+            Some(key_values) => key_values.run(inputs, run)?,
+            None => self.session.run(inputs, run)?,
+        };
+        let logits = outputs.into_iter().find(|(name, _)| *name == self.logits);
         let logits = logits.and_then(|(_, value)| value.into_tensor().ok());
         let Some(logits) = logits else {
             return Err(Error::invalid(format!("output `{}` is not a tensor", self.logits)));
@@ -300,8 +324,8 @@ impl Decoder {
         Scores::new(logits, rows.len())
     }
 
-    /// Checks that keys and values of this many positions fit the memory limit, twice: a run has
-    /// the old and the new ones.
+    /// Checks that keys and values of this many positions fit the memory limit, twice: their memory
+    /// doubles when it is full.
     fn check_memory(&self, batch: usize, length: usize) -> Result<(), Error> {
         let Some(limit) = self.memory_limit else {
             return Ok(());
@@ -322,7 +346,9 @@ impl Decoder {
 
     /// Cuts a batch of one sequence back to its first `length` tokens.
     pub(crate) fn truncate(&self, state: &mut BatchState, length: usize) -> Result<(), Error> {
-        state.key_values.truncate(&self.layout, length)?;
+        if let Some(key_values) = &mut state.key_values {
+            key_values.truncate(length)?;
+        }
         state.length = state.length.min(length);
         state.tokens[0].truncate(length);
         Ok(())
@@ -330,7 +356,9 @@ impl Decoder {
 
     /// Keeps the members of a batch with these numbers.
     pub(crate) fn select(&self, state: &mut BatchState, members: &[usize]) -> Result<(), Error> {
-        state.key_values.select(&self.layout, members)?;
+        if let Some(key_values) = &mut state.key_values {
+            key_values.select(members)?;
+        }
         state.tokens =
             members.iter().map(|member| std::mem::take(&mut state.tokens[*member])).collect();
         state.padding = members.iter().map(|member| state.padding[*member]).collect();
@@ -352,9 +380,9 @@ impl Decoder {
         groups.into_iter().map(|(_, group)| group).collect()
     }
 
-    /// Whether a state has keys and values, which a run that failed takes with it.
+    /// Whether a state belongs to its tokens: errors cut it back to them if they can.
     pub(crate) fn is_whole(&self, state: &BatchState) -> bool {
-        !state.key_values.is_lost(&self.layout)
+        !state.is_lost
     }
 
     pub(crate) fn threads(&self) -> usize {

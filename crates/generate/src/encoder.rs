@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::decoder::make_numbers;
 use crate::error::Error;
 use crate::files::Files;
-use crate::key_values::{KeyValues, StateLayout};
+use crate::key_values::StateLayout;
 use crate::loading::LoadOptions;
 use crate::tokenizer::{Tokenizer, Tokens};
 
@@ -142,7 +142,7 @@ impl Encoder {
             let tensor = make_numbers(port.name(), data_type, &dims, numbers.collect())?;
             inputs.push((port.name().to_string(), tensor.into()));
         }
-        KeyValues::new(&self.layout, rows.len())?.give(&self.layout, &mut inputs);
+        inputs.extend(self.layout.make_empty(rows.len())?);
         let mut run = RunOptions::new();
         run.stop.clone_from(&options.stop);
         let outputs = self.session.run(inputs, &run)?;

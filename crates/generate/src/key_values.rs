@@ -1,13 +1,8 @@
 //! Keys and values of earlier positions: outputs of a run of a decoder, and inputs of the next one.
-//!
-//! [`KeyValues`] moves tensors: an output of a run becomes an input of the next one without a copy.
-//! Everything else that happens to the state of a sequence is here as well: cutting it back,
-//! and selecting members of a batch.
+//! Which they are follows from names and types; a [`SessionState`] keeps them.
 
-use std::ops::Range;
-
-use sardonyx::value::Buffer;
-use sardonyx::{DataType, Dim, Outputs, Port, Tensor, Type, Value};
+use sardonyx::run::{SessionState, StatePair};
+use sardonyx::{DataType, Dim, Port, Session, Tensor, Type, Value};
 
 use crate::config::Config;
 use crate::error::Error;
@@ -25,7 +20,7 @@ enum Axis {
 
 /// Input and the output that becomes its value in the next run.
 #[derive(Debug, Clone)]
-struct StatePair {
+struct DecoderState {
     past: String,
     present: String,
     data_type: DataType,
@@ -35,13 +30,7 @@ struct StatePair {
 /// Pairs of inputs and outputs of a decoder that are its state.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StateLayout {
-    pairs: Vec<StatePair>,
-}
-
-/// State of a batch: a tensor for each pair of a [`StateLayout`].
-#[derive(Debug, Default)]
-pub(crate) struct KeyValues {
-    tensors: Vec<Tensor>,
+    pairs: Vec<DecoderState>,
 }
 
 /// Prefixes of inputs that are state, and what their outputs have in place of them.
@@ -72,7 +61,7 @@ impl StateLayout {
                 continue;
             };
             let (data_type, axes) = find_axes(input, config)?;
-            pairs.push(StatePair { past: input.name().to_string(), present, data_type, axes });
+            pairs.push(DecoderState { past: input.name().to_string(), present, data_type, axes });
         }
         Ok(StateLayout { pairs })
     }
@@ -88,8 +77,37 @@ impl StateLayout {
 
     /// Whether states can be cut back to fewer positions: each has an axis of positions.
     pub(crate) fn can_truncate(&self) -> bool {
-        let has_length = |pair: &StatePair| pair.axes.contains(&Axis::Length);
+        let has_length = |pair: &DecoderState| pair.axes.contains(&Axis::Length);
         !self.pairs.is_empty() && self.pairs.iter().all(has_length)
+    }
+
+    /// Creates the state of a batch before its first run; `None` if the model has none.
+    pub(crate) fn make_state(
+        &self,
+        session: &Session,
+        batch: usize,
+    ) -> Result<Option<SessionState>, Error> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let pairs = self.pairs.iter().map(|pair| {
+            let state = StatePair::new(&pair.past, &pair.present).first_dims(pair.dims(batch));
+            pair.axes.iter().enumerate().fold(state, |state, (index, axis)| match axis {
+                Axis::Length => state.axis(index),
+                Axis::Batch => state.batch_axis(index),
+                Axis::Fixed(_) => state,
+            })
+        });
+        Ok(Some(session.state().pairs(pairs).build()?))
+    }
+
+    /// Creates values without positions for the inputs that are state.
+    pub(crate) fn make_empty(&self, batch: usize) -> Result<Vec<(String, Value)>, Error> {
+        let tensors = self.pairs.iter().map(|pair| {
+            let tensor = Tensor::zeros(pair.data_type, pair.dims(batch))?;
+            Ok((pair.past.clone(), tensor.into()))
+        });
+        tensors.collect()
     }
 
     /// Returns the size of the state of one position of one sequence, in bytes.
@@ -103,6 +121,18 @@ impl StateLayout {
                 pair.data_type.storage_bytes(fixed.fold(1, usize::saturating_mul)).unwrap_or(0)
             });
         sizes.fold(0, usize::saturating_add)
+    }
+}
+
+impl DecoderState {
+    /// Returns the dimensions of the input before the first run.
+    fn dims(&self, batch: usize) -> Vec<usize> {
+        let sizes = self.axes.iter().map(|axis| match axis {
+            Axis::Batch => batch,
+            Axis::Length => 0,
+            Axis::Fixed(size) => *size,
+        });
+        sizes.collect()
     }
 }
 
@@ -192,120 +222,11 @@ fn find_axes(input: &Port, config: &Config) -> Result<(DataType, Vec<Axis>), Err
     Ok((data_type, axes))
 }
 
-impl KeyValues {
-    /// Creates the state before the first run.
-    pub(crate) fn new(layout: &StateLayout, batch: usize) -> Result<KeyValues, Error> {
-        let tensors = layout.pairs.iter().map(|pair| {
-            let dims: Vec<usize> = pair
-                .axes
-                .iter()
-                .map(|axis| match axis {
-                    Axis::Batch => batch,
-                    Axis::Length => 0,
-                    Axis::Fixed(size) => *size,
-                })
-                .collect();
-            Tensor::zeros(pair.data_type, dims)
-        });
-        Ok(KeyValues { tensors: tensors.collect::<Result<_, _>>()? })
-    }
-
-    /// Moves the state into the inputs of a run. [`KeyValues::take`] puts the new state in its
-    /// place; a run that fails leaves none.
-    pub(crate) fn give(&mut self, layout: &StateLayout, inputs: &mut Vec<(String, Value)>) {
-        let tensors = std::mem::take(&mut self.tensors);
-        let names = layout.pairs.iter().map(|pair| pair.past.clone());
-        inputs.extend(names.zip(tensors.into_iter().map(Value::from)));
-    }
-
-    /// Moves the new state out of the outputs of a run; returns the other outputs.
-    pub(crate) fn take(
-        &mut self,
-        layout: &StateLayout,
-        outputs: Outputs,
-    ) -> Result<Vec<(String, Value)>, Error> {
-        let names: Vec<String> = outputs.names().map(str::to_string).collect();
-        let mut rest: Vec<(String, Value)> = names.into_iter().zip(outputs.into_values()).collect();
-        let mut tensors = Vec::with_capacity(layout.pairs.len());
-        for pair in &layout.pairs {
-            let found = rest.iter().position(|(name, _)| *name == pair.present);
-            let value = found.map(|index| rest.swap_remove(index).1);
-            match value.map(Value::into_tensor) {
-                Some(Ok(tensor)) if tensor.rank() == pair.axes.len() => tensors.push(tensor),
-                _ => {
-                    let message = format!(
-                        "output `{}` is not a tensor of rank {}, like the input `{}`",
-                        pair.present,
-                        pair.axes.len(),
-                        pair.past
-                    );
-                    return Err(Error::invalid(message));
-                }
-            }
-        }
-        self.tensors = tensors;
-        Ok(rest)
-    }
-
-    /// Whether a run that failed has taken the state with it.
-    pub(crate) fn is_lost(&self, layout: &StateLayout) -> bool {
-        self.tensors.len() != layout.pairs.len()
-    }
-
-    /// Cuts the state back to its first `length` positions.
-    pub(crate) fn truncate(&mut self, layout: &StateLayout, length: usize) -> Result<(), Error> {
-        for (tensor, pair) in self.tensors.iter_mut().zip(&layout.pairs) {
-            let axis = pair.axes.iter().position(|axis| *axis == Axis::Length);
-            if let Some(axis) = axis.filter(|axis| tensor.dims()[*axis] > length) {
-                *tensor = copy_ranges(tensor, axis, std::slice::from_ref(&(0..length)))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Keeps the members of the batch with these numbers, in this order.
-    pub(crate) fn select(&mut self, layout: &StateLayout, members: &[usize]) -> Result<(), Error> {
-        let ranges: Vec<Range<usize>> = members.iter().map(|member| *member..member + 1).collect();
-        for (tensor, pair) in self.tensors.iter_mut().zip(&layout.pairs) {
-            if let Some(axis) = pair.axes.iter().position(|axis| *axis == Axis::Batch) {
-                *tensor = copy_ranges(tensor, axis, &ranges)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Copies ranges of one axis of a tensor, in the order of `ranges`.
-fn copy_ranges(tensor: &Tensor, axis: usize, ranges: &[Range<usize>]) -> Result<Tensor, Error> {
-    let dims = tensor.dims();
-    if ranges.iter().any(|range| range.end > dims[axis]) {
-        return Err(Error::invalid("a state has fewer positions than were given to the model"));
-    }
-    let inner: usize = dims[axis + 1..].iter().product();
-    let Some(stride) = tensor.data_type().storage_bytes(inner).filter(|_| inner > 0) else {
-        return Err(Error::refusal("a state has no elements, or strings"));
-    };
-    let mut new_dims = dims.to_vec();
-    new_dims[axis] = ranges.iter().map(ExactSizeIterator::len).sum();
-    let outer: usize = dims[..axis].iter().product();
-    let mut buffer = Buffer::zeroed(outer * new_dims[axis] * stride)?;
-    let mut rest = buffer.make_mut()?;
-    for block in tensor.bytes().chunks_exact((dims[axis] * stride).max(1)).take(outer) {
-        for range in ranges {
-            let source = &block[range.start * stride..range.end * stride];
-            let (target, after) = rest.split_at_mut(source.len());
-            target.copy_from_slice(source);
-            rest = after;
-        }
-    }
-    Ok(Tensor::from_buffer(tensor.data_type(), new_dims, buffer)?)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Axis, StateLayout, copy_ranges, find_axes, match_pattern};
+    use super::{Axis, StateLayout, find_axes, match_pattern};
     use crate::config::Config;
-    use sardonyx::{DataType, Dim, Port, Tensor, Type};
+    use sardonyx::{DataType, Dim, Port, Type};
 
     fn port(name: &str, dims: &[&str]) -> Port {
         let dims: Vec<Dim> = dims.iter().map(|dim| Dim::parse(dim)).collect();
@@ -353,17 +274,5 @@ mod tests {
             let axes = find_axes(&port("past", dims), &config).ok().map(|(_, axes)| axes);
             assert_eq!(axes.as_deref(), expected, "{dims:?}");
         }
-    }
-
-    #[test]
-    fn ranges_are_copied_along_any_axis() {
-        let elements: Vec<f32> = (0u8..12).map(f32::from).collect();
-        let tensor = Tensor::from_vec([2, 3, 2], elements).unwrap();
-        let cut = copy_ranges(&tensor, 1, std::slice::from_ref(&(0..2))).unwrap();
-        assert_eq!(cut.to_vec::<f32>().unwrap(), [0.0, 1.0, 2.0, 3.0, 6.0, 7.0, 8.0, 9.0]);
-        let selected = copy_ranges(&tensor, 0, &[1..2, 1..2]).unwrap();
-        assert_eq!(selected.dims(), [2, 3, 2]);
-        assert_eq!(selected.to_vec::<f32>().unwrap()[..2], [6.0, 7.0]);
-        assert!(copy_ranges(&tensor, 1, std::slice::from_ref(&(0..4))).is_err());
     }
 }

@@ -10,12 +10,14 @@
 //! problem. There are two forms of it: panels put queries side by side into lanes of vectors; few
 //! rows are multiplied as vectors by a matrix.
 
+mod doubles;
 mod few;
 mod lanes;
 mod masks;
 mod panels;
 mod tile;
 
+pub use doubles::attention_doubles;
 use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::Shared;
 use sardonyx_simd::number::Math;
@@ -233,8 +235,8 @@ fn check_apart(strides: Strides, dims: [usize; 4]) {
     }
 }
 
-/// Computes an attention by its definition, element by element: the test oracle, and the kernel of
-/// f64. `scores` receives the scores at a stage, in rows of the given length.
+/// Computes an attention by its definition, element by element: the test oracle, and the kernel
+/// where scores are wanted. `scores` receives the scores at a stage, in rows of the given length.
 pub fn attention_plain<T: Math>(
     job: &Attention<'_, T>,
     y: &mut [T],

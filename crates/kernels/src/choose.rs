@@ -10,13 +10,13 @@ use half::{bf16, f16};
 use crate::sorting::sort;
 use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::{Shared, ranges};
-use sardonyx_simd::number::Number;
+use sardonyx_simd::number::{Arith, Number};
 use sardonyx_simd::{Ended, Pace, Pool};
 
 /// An element type of [`top_k`].
 pub trait Ordered: Number {
-    /// A number that is greater where the element is. Equal elements have one number, all NaN the
-    /// greatest.
+    /// Returns a number that is greater where the element is. Equal elements have one number, all
+    /// NaN the greatest.
     #[doc(hidden)]
     fn key(self) -> u64;
 }
@@ -100,18 +100,23 @@ pub fn top_k<T: Ordered>(
     }
     let (values, positions) = (Shared::new(values), Shared::new(positions));
     let flip = if largest { 0 } else { u64::MAX };
+    let is_row = inner == 1 && k <= FEW;
     ranges(pool, outer * inner, 4 * axis, |columns| {
         let (mut keys, mut best) = SEARCH.take();
-        keys.resize(axis, 0);
+        keys.resize(if is_row { 0 } else { axis }, 0);
         let pace = Pace::default();
         for column in columns {
             pace.count(axis)?;
             let (o, i) = (column / inner, column % inner);
             let x = &x[o * axis * inner + i..];
-            for (key, x) in keys.iter_mut().zip(x.iter().step_by(inner)) {
-                *key = x.key() ^ flip;
+            if is_row {
+                pick_few(&x[..axis], largest, k, &mut best);
+            } else {
+                for (key, x) in keys.iter_mut().zip(x.iter().step_by(inner)) {
+                    *key = x.key() ^ flip;
+                }
+                pick(&keys, k, &mut best)?;
             }
-            pick(&keys, k, &mut best)?;
             for (j, (_, position)) in best.iter().enumerate() {
                 let at = (o * k + j) * inner + i;
                 // SAFETY: each column is taken by one thread, and one element is held at a time.
@@ -143,7 +148,7 @@ thread_local! {
 /// the end.
 const FEW: usize = 64;
 
-/// The `k` greatest keys with their positions; `k` is not 0.
+/// Finds the `k` greatest keys with their positions; `k` is not 0.
 fn pick(keys: &[u64], k: usize, best: &mut Vec<(u64, usize)>) -> Result<(), Ended> {
     best.clear();
     let elements = keys.iter().copied().zip(0..);
@@ -157,17 +162,49 @@ fn pick(keys: &[u64], k: usize, best: &mut Vec<(u64, usize)>) -> Result<(), Ende
         return sort(best, order);
     }
     for (key, position) in elements {
-        if best.len() == k {
-            // Most elements end here: one comparison with the worst that is kept.
-            if key <= best[k - 1].0 {
-                continue;
-            }
-            best.pop();
-        }
-        let after = best.iter().rev().take_while(|kept| key > kept.0).count();
-        best.insert(best.len() - after, (key, position));
+        keep(key, position, k, best);
     }
     Ok(())
+}
+
+/// Puts an element among the `k` best so far if it is better than one of them.
+#[inline(always)]
+fn keep(key: u64, position: usize, k: usize, best: &mut Vec<(u64, usize)>) {
+    if best.len() == k {
+        // Most elements end here: one comparison with the worst that is kept.
+        if key <= best[k - 1].0 {
+            return;
+        }
+        best.pop();
+    }
+    let after = best.iter().rev().take_while(|kept| key > kept.0).count();
+    best.insert(best.len() - after, (key, position));
+}
+
+/// Finds what [`pick`] finds among the keys of adjacent elements; `k` is at most [`FEW`]. Only
+/// elements of blocks with one that is better than the worst so far get keys.
+fn pick_few<T: Ordered>(x: &[T], largest: bool, k: usize, best: &mut Vec<(u64, usize)>) {
+    /// Geometry: elements of a block, which are compared in vectors.
+    const BLOCK: usize = 32;
+    let flip = if largest { 0 } else { u64::MAX };
+    best.clear();
+    for (index, block) in x.chunks(BLOCK).enumerate() {
+        if best.len() == k {
+            let worst = x[best[k - 1].1].widen();
+            // NaN is greater than all numbers.
+            let has_better = if largest {
+                block.iter().map(|x| x.widen()).fold(false, |any, x| any | (x > worst) | x.is_nan())
+            } else {
+                worst.is_nan() || block.iter().fold(false, |any, x| any | (x.widen() < worst))
+            };
+            if !has_better {
+                continue;
+            }
+        }
+        for (i, x) in block.iter().enumerate() {
+            keep(x.key() ^ flip, index * BLOCK + i, k, best);
+        }
+    }
 }
 
 /// How many elements pass.
@@ -239,6 +276,9 @@ mod tests {
             ([1, 1, 1], 1),
             ([2, 300, 2], 70),
             ([1, 300, 1], 300),
+            // Blocks of neighbours, with and without a better one.
+            ([5, 300, 1], 10),
+            ([3, 100, 1], 1),
             ([40, 129, 5], 64),
             ([2, 3, 2], 0),
             ([0, 3, 2], 2),

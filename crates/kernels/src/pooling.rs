@@ -3,10 +3,11 @@
 //! The one idea: the rows of a window are folded before its columns, for all outputs of a row at
 //! once, with neutral elements where there is padding. So the time does not grow with the number of
 //! elements of a window, and no loop asks where the input ends. Positions of maxima are found tap
-//! by tap instead.
+//! by tap instead, and planes of [`narrow`] rows side by side.
 
 #[cfg(feature = "training")]
 pub(crate) mod gradient;
+mod narrow;
 pub(crate) mod taps;
 
 use std::hint::select_unpredictable;
@@ -16,6 +17,7 @@ use crate::reduce::{Fold, Maximum, Sum, run_block};
 use crate::wide::{Slices, by_slices};
 #[cfg(feature = "training")]
 pub use gradient::max_pool_gradient;
+use narrow::NarrowPlanes;
 use sardonyx_simd::Exec;
 use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::{fill, rows};
@@ -263,6 +265,19 @@ fn pooled<T: Number, F: Fold>(
     let Pooling { fold, finish, divisor } = what;
     window.check(planes, x.len(), y.len());
     let level = Level::new(isa);
+    if narrow::suits(window, planes) {
+        let (inputs, outputs) = (x.len() / planes, y.len() / planes);
+        return rows(pool, y, outputs.max(1), outputs * window.taps(), |first, y| {
+            let [block, folded] = narrow::memory_of(window);
+            with_scratch_of::<T::Wide, _>(block + folded, |memory| {
+                memory.fill(fold.start());
+                let (block, folded) = memory.split_at_mut(block);
+                let x = &x[first * inputs..][..y.len() / outputs * inputs];
+                let narrow = NarrowPlanes { fold, window, x, y, finish, divisor, block, folded };
+                T::run(level, narrow);
+            });
+        });
+    }
     let columns = &Columns::new(window);
     let in_width = window.input[window.input.len() - 1];
     let work = in_width * (window.taps() / columns.kernel.max(1)) + window.width() * columns.kernel;

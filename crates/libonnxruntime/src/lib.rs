@@ -22,3 +22,6 @@ pub extern "C" fn OrtSessionOptionsAppendExecutionProvider_CPU(
 ) -> StatusPointer {
     sardonyx_capi::append_cpu(options, uses_arena)
 }
+
+#[cfg(all(feature = "symbol-versions", has_version_script))]
+mod versions;

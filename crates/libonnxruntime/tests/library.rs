@@ -15,13 +15,11 @@ struct Base {
     get_version: extern "C" fn() -> *const c_char,
 }
 
-/// Returns the path of the library that is built as an example, beside the directory of the test
-/// program.
+/// Returns the path of the library, beside the test program.
 fn path() -> PathBuf {
     use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
     let program = std::env::current_exe().unwrap();
-    let directory = program.parent().unwrap().parent().unwrap();
-    directory.join("examples").join(format!("{DLL_PREFIX}opened{DLL_SUFFIX}"))
+    program.with_file_name(format!("{DLL_PREFIX}onnxruntime{DLL_SUFFIX}"))
 }
 
 #[test]
@@ -59,4 +57,43 @@ fn a_client_finds_its_symbols() {
         )
     };
     assert!(!append.unwrap()(std::ptr::null_mut(), 1).is_null());
+}
+
+/// Lists the symbols that the library defines, with `nm`; `None` without it.
+#[cfg(target_os = "linux")]
+fn list_symbols() -> Option<Vec<String>> {
+    let output =
+        std::process::Command::new("nm").args(["-D", "--defined-only"]).arg(path()).output();
+    let Ok(output) = output else {
+        eprintln!("skipped: there is no nm");
+        return None;
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    Some(text.lines().map(|line| line.rsplit(' ').next().unwrap().to_string()).collect())
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn nothing_else_is_exported() {
+    let Some(symbols) = list_symbols() else { return };
+    let known = ["OrtGetApiBase", "OrtSessionOptionsAppendExecutionProvider_CPU"];
+    for name in known {
+        assert!(symbols.iter().any(|symbol| symbol == name), "{symbols:?}");
+    }
+    for symbol in &symbols {
+        let (name, version) = symbol.split_once('@').unwrap_or((symbol, "VERS_1."));
+        // An entry of each version itself has no place in the code.
+        let is_version = symbol.starts_with("VERS_1.");
+        assert!(is_version || known.contains(&name) && version.starts_with("VERS_1."), "{symbol}");
+    }
+}
+
+#[test]
+#[cfg(all(feature = "symbol-versions", has_version_script))]
+fn symbols_have_the_versions_of_releases() {
+    let Some(symbols) = list_symbols() else { return };
+    for version in ["1.17.0", "1.24.4", "1.30.0", "1.31.1"] {
+        let name = format!("OrtGetApiBase@VERS_{version}");
+        assert!(symbols.contains(&name), "{version}: {symbols:?}");
+    }
 }

@@ -8,6 +8,7 @@ pub use crate::math::binary::{
     ADD, AND, BIT_SHIFT, BITWISE_AND, BITWISE_OR, BITWISE_XOR, DIV, EQUAL, GREATER,
     GREATER_OR_EQUAL, LESS, LESS_OR_EQUAL, MOD, MUL, OR, POW, SUB, XOR,
 };
+pub use crate::math::classify::IS_NAN;
 pub use crate::math::clip::CLIP;
 pub use crate::math::gated::{SWIGLU, SWISH};
 pub use crate::math::gemm::GEMM;

@@ -9,7 +9,7 @@ mod tests;
 
 use sardonyx_kernels::Pool;
 use sardonyx_model::{NodeAttributes, NodeId, ValueId};
-use sardonyx_ops::operators::{MATMUL, MATMUL_INTEGER, TRANSPOSE};
+use sardonyx_ops::operators::{DEQUANTIZE_LINEAR, GEMM, MATMUL, MATMUL_INTEGER, TRANSPOSE};
 use sardonyx_ops::{AttrValue, Attributes, Determinism, Known, OpDef};
 use sardonyx_passes::{Inference, Resolved};
 use sardonyx_tensor::{DataType, Tensor, shape};
@@ -194,12 +194,15 @@ impl Constants {
     }
 }
 
-/// Whether a node transposes a large constant matrix that only products read: a rewrite lets them
-/// pack the matrix itself.
+/// Whether a node transposes or dequantizes a large constant matrix that only products read: a
+/// rewrite lets them pack the matrix itself.
 fn is_left_to_products(constants: &Constants, resolved: &Resolved, node: NodeId) -> bool {
     let model = resolved.model();
     let is =
         |node: NodeId, operator: &OpDef| resolved.op(node).is_some_and(|op| op.def.is(operator));
+    if is(node, &DEQUANTIZE_LINEAR) {
+        return is_left_in_few_bits(constants, resolved, node);
+    }
     let source = model.inputs(node).next().flatten();
     let Some((data_type, dims)) = source.and_then(|source| constants.outline(source)) else {
         return false;
@@ -221,6 +224,69 @@ fn is_left_to_products(constants: &Constants, resolved: &Resolved, node: NodeId)
             .is_none_or(|perm| matches!(perm, AttrValue::Ints(perm) if *perm == [1, 0]))
         && !model.value(output).is_output
         && model.uses(output).all(|(reader, position)| position == 1 && is(reader, product))
+}
+
+/// Whether a node dequantizes a large matrix of few bits that only products of floats read.
+fn is_left_in_few_bits(constants: &Constants, resolved: &Resolved, node: NodeId) -> bool {
+    let model = resolved.model();
+    let inputs: SmallVec<[ValueId; 3]> = model.inputs(node).flatten().collect();
+    let outline = |value: &ValueId| constants.outline(*value);
+    let Some((data_type, dims)) = inputs.first().and_then(outline) else { return false };
+    let is_code = matches!(
+        data_type,
+        DataType::Int8
+            | DataType::Uint8
+            | DataType::Int4
+            | DataType::Uint4
+            | DataType::Int2
+            | DataType::Uint2
+    );
+    let Some(output) = model.outputs(node).first().copied().flatten() else { return false };
+    let &[rows, columns] = dims else { return false };
+    let int = |node: NodeId, name: &str, default: i64| match NodeAttributes::new(model, node)
+        .attribute(name)
+    {
+        Some(AttrValue::Int(value)) => value,
+        _ => default,
+    };
+    let (axis, block) = (int(node, "axis", 1), int(node, "block_size", 0));
+    let scales = inputs.get(1).and_then(outline).map(|(_, dims)| dims.iter().product::<usize>());
+    // Scales of columns, or of blocks of rows, as the rewrite takes them.
+    let fits = |depth_axis: i64| match block {
+        _ if scales == Some(1) => true,
+        0 => axis.rem_euclid(2) != depth_axis,
+        8.. => axis.rem_euclid(2) == depth_axis,
+        _ => false,
+    };
+    let are_products = model.uses(output).all(|(reader, position)| {
+        let Some(operator) = resolved.op(reader) else { return false };
+        if position != 1 || operator.def.is(&MATMUL) {
+            return position == 1 && fits(0);
+        }
+        let transposed = int(reader, "transB", 0) != 0;
+        let cols = if transposed { rows } else { columns };
+        let one = |name: &str| match NodeAttributes::new(model, reader).attribute(name) {
+            Some(AttrValue::Float(value)) => value == 1.0,
+            _ => true,
+        };
+        let is_row = |value: ValueId| {
+            let c = constants.outline(value);
+            c.is_some_and(|(_, dims)| {
+                dims.last() == Some(&cols) && dims.iter().product::<usize>() == cols
+            })
+        };
+        operator.def.is(&GEMM)
+            && int(reader, "transA", 0) == 0
+            && one("alpha")
+            && one("beta")
+            && model.inputs(reader).nth(2).flatten().is_none_or(is_row)
+            && fits(i64::from(transposed))
+    });
+    is_code
+        && dims.iter().product::<usize>() >= WORTH_PACKING
+        && !inputs.iter().any(|input| constants.is_fill(*input))
+        && !model.value(output).is_output
+        && are_products
 }
 
 /// Node whose outputs have known sizes.

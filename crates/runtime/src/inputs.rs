@@ -150,21 +150,32 @@ pub(crate) struct InputPorts<'p> {
 }
 
 impl<'p> InputPorts<'p> {
-    /// Sorts inputs into `given` in the model's order, checks them against the declared types, and
-    /// returns the branches that they exclude. A plain value may be passed for an input of optional
-    /// type; an omitted one is an empty optional.
+    /// Sorts inputs into `given` in the model's order, beside those in `kept` by index, checks them
+    /// against the declared types, and returns the branches that they exclude. A plain value may be
+    /// passed for an input of optional type; an omitted one is an empty optional.
     pub(crate) fn sort<'a, N: AsRef<str>>(
         self,
         inputs: impl Iterator<Item = (N, Held<'a>)>,
+        kept: impl Iterator<Item = (usize, Held<'a>)>,
         given: &mut HeldValues<'a>,
     ) -> Result<AllClosed<'p>, InputError> {
         given.clear();
         given.resize_with(self.ports.len(), Held::default);
+        let mut are_kept: SmallVec<[usize; 64]> = SmallVec::new();
+        for (index, value) in kept {
+            given[index] = value;
+            are_kept.push(index);
+        }
         for (turn, (name, value)) in inputs.enumerate() {
             let name = name.as_ref();
             let index = find(self.ports, turn, name).ok_or_else(|| self.unknown(name))?;
             if !matches!(given[index], Held::Nothing) {
-                return Err(InputError::new(format!("the input '{name}' is given twice")));
+                let why = if are_kept.contains(&index) {
+                    "given, but the state keeps it"
+                } else {
+                    "given twice"
+                };
+                return Err(InputError::new(format!("the input '{name}' is {why}")));
             }
             given[index] = value;
         }
@@ -340,6 +351,7 @@ fn held_fits<'p>(
         (Held::Borrowed(value), _) => value_fits(value, declared, port, sizes),
         (Held::Input(view), Type::Optional(inner)) => view_fits(view, inner, port, sizes),
         (Held::Input(view), _) => view_fits(view, declared, port, sizes),
+        (Held::Kept(kept), _) => tensor_fits(kept.elem, &kept.dims, declared, port, sizes),
         (Held::Nothing | Held::Output(_), _) => unreachable!("an input is a value or a view"),
     }
 }
@@ -469,7 +481,7 @@ mod tests {
     ) -> Result<HeldValues<'a>, String> {
         let inputs = inputs.iter().map(|(name, value)| (name, Held::Value(value.clone(), 0)));
         let mut given = HeldValues::new();
-        let sorted = InputPorts { ports, fixed }.sort(inputs, &mut given);
+        let sorted = InputPorts { ports, fixed }.sort(inputs, std::iter::empty(), &mut given);
         sorted.map(|_| given).map_err(|error| error.to_string())
     }
 

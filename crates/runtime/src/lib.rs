@@ -81,7 +81,9 @@ pub use report::CompileReport;
 pub use rewrite::rewrites;
 pub use run::StepEvent;
 pub use sardonyx_kernels::{Panic, caught, keep_panic_places};
-pub use session::{Input, OldValue, Pending, PendingError, Session, StepInfo};
+pub use session::{
+    Input, KeptPorts, KeptState, OldValue, Pending, PendingError, Session, StateUse, StepInfo,
+};
 pub use stop::{StopFlag, StopReason, Stopped};
 pub use thread_pool::ThreadPool;
 pub use unsupported::unsupported;

@@ -9,7 +9,7 @@ use sardonyx_tensor::{Arena, DataType, Dims, TensorView, TensorViewMut, Value};
 use crate::error::RunError;
 use crate::executable::Body;
 use crate::iteration_plan::IterationPlan;
-use crate::plan::{Plan, make_plan};
+use crate::plan::{KeptRows, Plan, make_plan};
 use crate::program::RegionKind;
 use crate::schedule::Schedule;
 use crate::sizes::Sizes;
@@ -50,7 +50,12 @@ pub(crate) struct Planned {
 
 impl Planned {
     /// Plans a body whose values have these inferred sizes.
-    pub(crate) fn new(body: &Body, mut sizes: Sizes) -> Planned {
+    pub(crate) fn new(body: &Body, sizes: Sizes) -> Planned {
+        Planned::with_kept(body, sizes, &[])
+    }
+
+    /// Plans a body like [`Planned::new`], with some inputs in memory of a state.
+    pub(crate) fn with_kept(body: &Body, mut sizes: Sizes, kept: &[KeptRows]) -> Planned {
         let inner = take(&mut sizes.inner).into_iter().filter_map(|(index, sizes)| {
             let region = body.steps[index].region()?;
             let bodies = region.bodies.iter().zip(sizes);
@@ -58,7 +63,7 @@ impl Planned {
             Some((index, planned.collect()))
         });
         let inner = inner.collect();
-        let plan = make_plan(body, sizes);
+        let plan = make_plan(body, sizes, kept);
         let schedule = Schedule::new(body, &plan);
         Planned { inner, schedule, plan, uninferred: None, iterations: None }
     }
@@ -98,8 +103,17 @@ impl Plans {
     }
 }
 
-/// Element types and sizes of the inputs; `None` for an omitted one, or one that is not a tensor.
-pub(crate) type InputTypes = Vec<Option<(i32, Dims)>>;
+/// Types of the inputs; `None` for an omitted one, or one that is not a tensor.
+pub(crate) type InputTypes = Vec<Option<InputType>>;
+
+/// Type of an input, and its rows in memory of a state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InputType {
+    /// Number of the element type.
+    elem: i32,
+    dims: Dims,
+    rows: Option<KeptRows>,
+}
 
 /// Limit: plans that are cached.
 const MAX_PLANS: usize = 32;
@@ -118,6 +132,16 @@ pub(crate) enum Held<'a> {
     Borrowed(&'a Value),
     /// Memory of the caller for an output. A step that reads it runs after it is written.
     Output(&'a mut [u8]),
+    /// Input in memory of a state, which is lent once there is a plan.
+    Kept(Box<KeptInput>),
+}
+
+/// Input that is kept between runs, in memory with room for the rows of the output.
+#[derive(Debug, Clone)]
+pub(crate) struct KeptInput {
+    pub(crate) elem: DataType,
+    pub(crate) dims: Dims,
+    pub(crate) rows: KeptRows,
 }
 
 impl Held<'_> {
@@ -127,7 +151,15 @@ impl Held<'_> {
             Held::Input(view) => Some(view.clone()),
             Held::Borrowed(Value::Tensor(tensor)) => Some(tensor.view()),
             Held::Value(..) | Held::Borrowed(_) => None,
-            Held::Output(_) | Held::Nothing => None,
+            Held::Output(_) | Held::Kept(_) | Held::Nothing => None,
+        }
+    }
+
+    /// Returns the rows of a kept input.
+    pub(crate) fn rows(&self) -> Option<KeptRows> {
+        match self {
+            Held::Kept(kept) => Some(kept.rows),
+            _ => None,
         }
     }
 
@@ -139,6 +171,7 @@ impl Held<'_> {
                 Some((tensor.data_type(), tensor.dims()))
             }
             Held::Input(view) => Some((view.data_type(), view.dims())),
+            Held::Kept(kept) => Some((kept.elem, &kept.dims)),
             Held::Value(..) | Held::Borrowed(_) => None,
             Held::Output(_) | Held::Nothing => None,
         }
@@ -210,23 +243,23 @@ pub(crate) type Wanted<'a> = Vec<Option<(&'a str, TensorViewMut<'a>)>>;
 pub(crate) fn key_of(given: &[Held<'_>]) -> InputTypes {
     let of = |value: &Held<'_>| {
         let (data_type, dims) = value.elem_and_dims()?;
-        Some((data_type.number(), dims.into()))
+        Some(InputType { elem: data_type.number(), dims: dims.into(), rows: value.rows() })
     };
     given.iter().map(of).collect()
 }
 
 /// Whether inputs have the element types and sizes of a key.
 pub(crate) fn fits(key: &InputTypes, given: &[Held<'_>]) -> bool {
-    let fits = |(wanted, given): (&Option<(i32, Dims)>, &Held<'_>)| match (
-        wanted,
-        given.elem_and_dims(),
-    ) {
-        (Some((elem, dims)), Some((data_type, given))) => {
-            *elem == data_type.number() && dims[..] == *given
-        }
-        (None, None) => true,
-        _ => false,
-    };
+    let fits =
+        |(wanted, given): (&Option<InputType>, &Held<'_>)| match (wanted, given.elem_and_dims()) {
+            (Some(wanted), Some((data_type, dims))) => {
+                wanted.elem == data_type.number()
+                    && wanted.dims[..] == *dims
+                    && wanted.rows == given.rows()
+            }
+            (None, None) => true,
+            _ => false,
+        };
     key.iter().zip(given).all(fits)
 }
 
@@ -250,7 +283,7 @@ mod tests {
     #[test]
     fn the_plan_goes_that_was_not_used_for_longest() {
         let mut plans = Plans::default();
-        let key = |size: usize| vec![Some((DataType::Float.number(), [size].as_slice().into()))];
+        let key = |size: usize| key_of(&make_inputs(size));
         for size in 0..MAX_PLANS {
             plans.keep(key(size), make_planned(size));
         }

@@ -106,7 +106,11 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "CumSum", bind(math::cumulative::bind_sum)),
     ("", "DFT", family!("signal", bind(signal::fourier::bind_dft))),
     ("", "DeformConv", family!("vision", bind(nn::deform_conv::bind))),
-    ("", "DequantizeLinear", family!("quantization", bind(quantization::linear::bind_dequantize))),
+    (
+        "",
+        "DequantizeLinear",
+        family!("quantization", lower_by(quantization::linear::lower_dequantize)),
+    ),
     ("", "Det", bind(math::linear::bind_det)),
     ("", "Div", lower_by(math::binary::lower_div)),
     ("", "Dropout", lower_or_bind(nn::dropout::lower, nn::dropout::bind)),
@@ -309,7 +313,11 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
         "GatherBlockQuantized",
         family!("quantization", bind(microsoft::gather_block_quantized::bind)),
     ),
-    ("com.microsoft", "MatMulNBits", family!("quantization", bind(microsoft::matmul_n_bits::bind))),
+    (
+        "com.microsoft",
+        "MatMulNBits",
+        family!("quantization", lower_by(microsoft::matmul_n_bits::lower)),
+    ),
     ("com.microsoft", "MurmurHash3", family!("strings", bind(microsoft::murmur_hash_3::bind))),
     ("com.microsoft", "Tokenizer", family!("strings", bind(text::tokenizer::bind))),
 ];
@@ -410,6 +418,10 @@ pub(crate) fn lower(schema: &Schema, site: &Site<'_>) -> Result<Op, BindError> {
 /// Selects the kernel of an operation that was made from a node.
 pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Selected, BindError> {
     Ok(match op {
+        #[cfg(feature = "quantization")]
+        Op::Product(product) if let Some(quantized) = &product.quantized => {
+            microsoft::matmul_n_bits::select(site, product, quantized)?
+        }
         Op::Product(product) => match product.form {
             #[cfg(feature = "quantization")]
             ProductForm::MatMul if math::matmul_integer::has_bytes(product) => {
@@ -430,6 +442,10 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
         }
         Op::Truth(truth) => math::binary::select_truth(site, truth.test)?.into(),
         Op::Select(_) => Selected::new(tensor::where_::Where),
+        #[cfg(feature = "quantization")]
+        Op::Dequantize(_) => quantization::linear::select_dequantize(site)?.into(),
+        #[cfg(not(feature = "quantization"))]
+        Op::Dequantize(_) => return Err(not_implemented()),
         Op::Cast(cast) => Selected::new(tensor::cast::Cast(cast.conversion)),
         Op::Scalars(scalars) => math::scalars::select(site, scalars)?.into(),
         Op::Elements(elements) => math::update::select(elements)?.into(),

@@ -8,6 +8,7 @@
 //! are computed.
 
 mod arena;
+mod kept;
 mod parts;
 mod views;
 
@@ -22,6 +23,8 @@ use crate::kernel::OutputLayout;
 use crate::layout::Layout;
 use crate::program::{MoveKind, Order, Slot};
 use crate::sizes::Sizes;
+
+pub(crate) use kept::{KeptCopy, KeptRows};
 
 /// Places of the values of a run.
 #[derive(Debug)]
@@ -38,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) last_use: ByStep,
     /// Size of the arena in bytes.
     pub(crate) arena_bytes: usize,
+    /// Copies of rows in memory of a state.
+    pub(crate) copies: Vec<KeptCopy>,
     /// Whether values have the orders of the program. Otherwise all are in rows, as the size of a
     /// value with another order is unknown.
     has_orders: bool,
@@ -52,6 +57,8 @@ pub(crate) enum Place {
     Own,
     /// Range of bytes of the arena, in rows or with a layout.
     Arena(Range<usize>, Option<Layout>),
+    /// Memory of a state, which has room for more rows.
+    Kept(Layout),
     /// Part of the memory of another slot, where the producer writes it.
     Part(Slot, Layout),
     /// View of another slot under its own dimensions: in rows from the first element on, or with a
@@ -122,7 +129,7 @@ impl Plan {
     pub(crate) fn layout(&self, slot: Slot) -> Option<&Layout> {
         match &self.places[slot.index()] {
             Place::View(_, layout) | Place::Arena(_, layout) => layout.as_ref(),
-            Place::Part(_, layout) => Some(layout),
+            Place::Part(_, layout) | Place::Kept(layout) => Some(layout),
             Place::Constant | Place::Own => None,
         }
     }
@@ -193,8 +200,8 @@ impl Plan {
     }
 }
 
-/// Plans memory for values of these sizes.
-pub(crate) fn make_plan(body: &Body, mut sizes: Sizes) -> Plan {
+/// Plans memory for values of these sizes. Inputs in `kept` are in memory of a state.
+pub(crate) fn make_plan(body: &Body, mut sizes: Sizes, kept: &[KeptRows]) -> Plan {
     let types = std::mem::take(&mut sizes.types);
     let mut slots = body.slots.iter().zip(&types);
     let plan = Plan {
@@ -205,9 +212,12 @@ pub(crate) fn make_plan(body: &Body, mut sizes: Sizes) -> Plan {
         skip: vec![false; body.steps.len()],
         last_use: ByStep::default(),
         arena_bytes: 0,
+        copies: Vec::new(),
     };
     let mut planner = Planner { body, owns: find_owners(body), plan };
+    planner.place_kept(kept);
     planner.place_views(&sizes.ints);
+    planner.list_copies(kept);
     planner.place_parts();
     let last_readers = planner.find_last_readers();
     planner.plan.last_use = ByStep::new(&last_readers, body.steps.len());

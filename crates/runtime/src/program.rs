@@ -129,6 +129,7 @@ pub(crate) enum Op {
     Truth(Box<Truth>),
     Select(Select),
     Cast(Box<Cast>),
+    Dequantize(Box<Dequantize>),
     Scalars(Box<Scalars>),
     Elements(Box<Elements>),
     Norm(Box<Norm>),
@@ -158,9 +159,70 @@ pub(crate) struct Product {
     pub(crate) trans_b: bool,
     /// Factor of the product.
     pub(crate) alpha: f32,
+    /// Numbers that sums of integers are multiplied by as floats: one, or one for each column.
+    pub(crate) factors: Option<Slot>,
+    /// Scales and layout of a right operand of few bits.
+    pub(crate) quantized: Option<Box<Quantized>>,
     /// Addend of `Gemm`.
     pub(crate) addend: Option<Addend>,
     pub(crate) epilogue: Epilogue,
+}
+
+/// Scales, zero points and layout of a right operand of few bits. A product with one has no
+/// other zero points.
+#[derive(Debug, Clone)]
+pub(crate) struct Quantized {
+    pub(crate) scales: Slot,
+    pub(crate) zeros: Option<Slot>,
+    /// Block of each row, if blocks are not of adjacent rows.
+    pub(crate) groups: Option<Slot>,
+    /// Summand of each column.
+    pub(crate) bias: Option<Slot>,
+    pub(crate) layout: QuantizedLayout,
+}
+
+impl Quantized {
+    fn operands(&self) -> [Option<Slot>; 4] {
+        [Some(self.scales), self.zeros, self.groups, self.bias]
+    }
+
+    fn operands_mut(&mut self) -> [Option<&mut Slot>; 4] {
+        let Quantized { scales, zeros, groups, bias, .. } = self;
+        [Some(scales), zeros.as_mut(), groups.as_mut(), bias.as_mut()]
+    }
+}
+
+/// Layout of elements of few bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct QuantizedLayout {
+    /// Rows of the matrix.
+    pub(crate) depth: usize,
+    pub(crate) cols: usize,
+    pub(crate) bits: usize,
+    /// Whether the highest bit of an element is a sign.
+    pub(crate) signed: bool,
+    /// Rows of a block.
+    pub(crate) block: usize,
+    pub(crate) order: CodeOrder,
+}
+
+/// Order of elements of few bits and of their scales.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum CodeOrder {
+    /// Column by column, in whole blocks, with a scale for each block.
+    Columns,
+    /// Row by row, or column by column if the matrix is transposed.
+    Matrix { transposed: bool, scales: CodeScales },
+}
+
+/// Scales of a matrix of few bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum CodeScales {
+    One,
+    /// One for each column.
+    Columns,
+    /// One for each block of a column, in the order of the elements.
+    Blocks,
 }
 
 /// Element types of a product.
@@ -281,6 +343,8 @@ pub(crate) struct Attention {
     pub(crate) operands: Operands,
     /// Order in which the output's axes are written, among batch, head, row and feature.
     pub(crate) permute: Option<Dims>,
+    /// Whether keys and values include the cached ones, of which only the number is read.
+    pub(crate) is_joined: bool,
 }
 
 /// Pointwise function of all operands, which broadcast.
@@ -343,6 +407,17 @@ pub(crate) struct Select {
 pub(crate) struct Cast {
     pub(crate) x: Slot,
     pub(crate) conversion: Conversion,
+}
+
+/// Numbers from codes by scales and zero points.
+#[derive(Debug)]
+pub(crate) struct Dequantize {
+    pub(crate) x: Slot,
+    pub(crate) scale: Slot,
+    pub(crate) zero: Option<Slot>,
+    pub(crate) axis: i64,
+    /// Number of elements of a block; 0 for whole slices.
+    pub(crate) block: usize,
 }
 
 /// Types and options of a conversion.
@@ -578,6 +653,10 @@ impl Op {
                 if zero_points.iter().any(Option::is_some) {
                     zero_points.into_iter().for_each(&mut see);
                 }
+                product.factors.iter().for_each(|factors| see(Some(*factors)));
+                if let Some(quantized) = &product.quantized {
+                    quantized.operands().into_iter().for_each(&mut see);
+                }
                 product.addend.iter().for_each(|addend| see(Some(addend.c)));
                 return product.epilogue.visit_operands(see);
             }
@@ -610,6 +689,11 @@ impl Op {
                 return see(Some(select.y));
             }
             Op::Cast(cast) => return see(Some(cast.x)),
+            Op::Dequantize(dequantize) => {
+                see(Some(dequantize.x));
+                see(Some(dequantize.scale));
+                return dequantize.zero.iter().for_each(|zero| see(Some(*zero)));
+            }
             Op::Scalars(scalars) => {
                 return scalars.operands.iter().for_each(|slot| see(Some(*slot)));
             }
@@ -652,6 +736,10 @@ impl Op {
                     see(product.a_zero_point.as_mut());
                     see(product.b_zero_point.as_mut());
                 }
+                product.factors.iter_mut().for_each(|factors| see(Some(factors)));
+                if let Some(quantized) = &mut product.quantized {
+                    quantized.operands_mut().into_iter().for_each(&mut see);
+                }
                 product.addend.iter_mut().for_each(|addend| see(Some(&mut addend.c)));
                 return product.epilogue.visit_operands_mut(see);
             }
@@ -688,6 +776,11 @@ impl Op {
                 return see(Some(&mut select.y));
             }
             Op::Cast(cast) => return see(Some(&mut cast.x)),
+            Op::Dequantize(dequantize) => {
+                see(Some(&mut dequantize.x));
+                see(Some(&mut dequantize.scale));
+                return dequantize.zero.iter_mut().for_each(|zero| see(Some(zero)));
+            }
             Op::Scalars(scalars) => {
                 return scalars.operands.iter_mut().for_each(|slot| see(Some(slot)));
             }
@@ -880,6 +973,11 @@ pub(crate) fn is_vector_along(axis: usize, vector: &Shape, shape: &Shape) -> boo
             Some(wanted) if index + added == axis => dim.surely_equals(wanted),
             _ => dim.known() == Some(1),
         })
+}
+
+/// Whether a shape is that of one element.
+pub(crate) fn is_one_number(shape: &Shape) -> bool {
+    shape.iter().all(|size| size.known() == Some(1))
 }
 
 /// Whether two shapes are equal for all sizes of the inputs.

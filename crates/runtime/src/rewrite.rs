@@ -3,6 +3,7 @@
 //! Each has a name, can be left out, and only changes data. Fusions of graph patterns such as
 //! `Gelu` are in `sardonyx-passes`, because they are expressed in operators of the standard.
 
+pub(crate) mod attention_cache;
 pub(crate) mod channel_shuffle;
 pub(crate) mod dead;
 pub(crate) mod epilogue;
@@ -14,6 +15,7 @@ pub(crate) mod pass_through;
 pub(crate) mod pointwise;
 #[cfg(feature = "training")]
 pub(crate) mod pool_gradient;
+pub(crate) mod quantized_weights;
 pub(crate) mod residual_norm;
 pub(crate) mod scalars;
 pub(crate) mod slopes;
@@ -86,6 +88,12 @@ pub(crate) const REWRITES: &[Rewrite] = &[
         run: transposed_constant::run,
     },
     Rewrite {
+        name: "quantized-weights",
+        about: "Lets products read constant matrices in the bits that they are quantized to.",
+        from: Optimization::Basic,
+        run: quantized_weights::run,
+    },
+    Rewrite {
         name: "transposed-product",
         about: "Computes the transpose of a product as a product.",
         from: Optimization::All,
@@ -116,6 +124,12 @@ pub(crate) const REWRITES: &[Rewrite] = &[
         about: "Computes new values of a state variable and of its optimizer in one step.",
         from: Optimization::All,
         run: update::run,
+    },
+    Rewrite {
+        name: "attention-cache",
+        about: "Appends keys and values to cached ones in steps of their own.",
+        from: Optimization::All,
+        run: attention_cache::run,
     },
     Rewrite {
         name: "epilogue",

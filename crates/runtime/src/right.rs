@@ -3,6 +3,8 @@
 
 #[cfg(feature = "quantization")]
 mod bytes;
+#[cfg(feature = "quantization")]
+mod few_bits;
 
 use std::convert::Infallible;
 use std::ops::Range;

@@ -507,7 +507,7 @@ impl Body {
                 return self.operand(plan, held, source, bytes);
             }
             Source::Held { place, root, slot } => match &held[place as usize] {
-                Held::Nothing => return Err(absent()),
+                Held::Nothing | Held::Kept(_) => return Err(absent()),
                 Held::Output(bytes) => (slot, &**bytes),
                 Held::Value(Value::Tensor(tensor), _) | Held::Borrowed(Value::Tensor(tensor))
                     if root == slot =>

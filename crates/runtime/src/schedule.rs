@@ -127,7 +127,7 @@ impl Schedule {
                                 schedule.ranges.push(range.clone());
                                 Goal::Arena(slot)
                             }
-                            _ => Goal::Held(schedule.hold(&mut held, slot), slot),
+                            _ => Goal::Held(schedule.hold(&mut held, plan.root(slot)), slot),
                         }
                     }
                     _ => Goal::Absent,

@@ -1,9 +1,12 @@
 //! Sessions: compiled models that are ready to run.
 
 mod end;
+mod kept;
+mod kept_state;
 mod runs;
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sardonyx_kernels::Pool;
@@ -11,7 +14,7 @@ use sardonyx_model::{ConstantError, ExternalData, Model, SparseInitializer, Type
 use sardonyx_passes::{Fusion, name_of_node};
 use sardonyx_tensor::{Recycler, Tensor};
 
-use crate::account::Reservation;
+use crate::account::{MemoryBudget, Reservation};
 use crate::border::{as_run, demand_density};
 use crate::branch_inputs::only_readers;
 use crate::compile::{Compiled, compile};
@@ -30,10 +33,13 @@ use crate::sizes::KnownSizes;
 use crate::spans;
 
 pub use end::{OldValue, Pending, PendingError};
+pub use kept_state::{KeptPorts, KeptState, StateUse};
 pub use runs::Input;
 
 /// Compiled model, which any number of threads may run at the same time.
 pub struct Session {
+    /// Number of the session in the process.
+    pub(crate) number: u64,
     pub(crate) executable: Executable,
     pub(crate) report: CompileReport,
     fusions: Vec<Fusion>,
@@ -59,6 +65,9 @@ pub struct Session {
     pub(crate) recycler: Arc<Recycler>,
     pub(crate) memories: Memories,
 }
+
+/// Number of the next session.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Description of a step of a session, for profiles and `explain`.
 #[derive(Debug, Clone)]
@@ -180,6 +189,7 @@ impl Session {
         executable.inference.forget_mapped();
         let steps = executable.body.all_steps().len();
         Ok(Session {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             iteration_plans: (0..steps).map(|_| IterationPlans::default()).collect(),
             executable,
             report,
@@ -228,6 +238,11 @@ impl Session {
     /// Returns the outputs of a run, in the order of the model.
     pub fn outputs(&self) -> &[Port] {
         &self.outputs
+    }
+
+    /// Returns the budget that the session and its runs charge.
+    pub(crate) fn budget(&self) -> Option<&MemoryBudget> {
+        self.reserved.budget()
     }
 
     /// Returns the number of threads of a run, the calling one included.

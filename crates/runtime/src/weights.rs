@@ -22,6 +22,7 @@ use sardonyx_tensor::{Buffer, BufferName, DataType, Dims, Tensor, TensorError};
 use crate::account::Account;
 use crate::error::{KernelError, fail};
 use crate::precision::Precision;
+use crate::program::QuantizedLayout;
 
 /// Constant that a kernel may pack.
 #[derive(Clone, Copy)]
@@ -79,6 +80,8 @@ struct WeightKey {
 pub(crate) enum Form {
     /// Right operand of products; `transposed` if the constant is its transpose.
     Right { isa: Isa, precision: Precision, transposed: bool },
+    /// Right operand of few bits: the layout, and what else it is made of.
+    FewBits { isa: Isa, layout: QuantizedLayout, beside: [Option<BufferName>; 3] },
     /// Weights of a convolution, each channel multiplied by its number in `scale`, if given.
     Convolution { isa: Isa, params: ConvParams, algorithm: Algorithm, scale: Option<Bits> },
 }

@@ -605,3 +605,47 @@ fn tails_of_other_sizes_than_declared_are_refused() {
         assert!(said.contains("6 elements were declared"), "{said}");
     }
 }
+
+/// Makes a graph with a product of quantized numbers, whose sums are `m`.
+fn make_quantized(body: &str) -> String {
+    let codes: Vec<String> = (0..96).map(|at| (at * 89 % 255 - 127).to_string()).collect();
+    format!(
+        "g (float[N, S, 12] x, float[N, S, 8] r, float[8] v, float[8] wv) => (y) \
+         <int8[12, 8] w = {{{}}}, float ws = {{0.01}}, int8 wz = {{3}}, float half = {{0.5}}> {{ \
+         q, s, z = DynamicQuantizeLinear (x) f = Mul (s, ws) fv = Mul (s, wv) {body} }}",
+        codes.join(", ")
+    )
+}
+
+#[test]
+fn sums_of_integers_become_floats() {
+    const MULTIPLY: &str = "m = MatMulInteger (q, w, z, wz) c = Cast <to = 1> (m)";
+    for (body, expected) in [
+        ("p = Mul (c, f) y = Add (p, v)", 3),
+        ("p = Mul (f, c) h = Add (v, p) y = Relu (h)", 4),
+        ("p = Mul (c, f) h = Add (p, v) i = Add (h, r) y = Sigmoid (i)", 5),
+        ("p = Mul (c, f) y = Mul (p, r)", 3),
+        ("p = Mul (c, fv) y = Add (p, r)", 3),
+        // A second factor comes after the sums are floats.
+        ("p = Mul (c, f) y = Mul (p, half)", 2),
+        ("y = Add (c, v)", 2),
+        // Another reader wants the sums as they are.
+        ("p = Mul (c, f) d = Cast <to = 11> (m) e = Cast <to = 1> (d) y = Add (p, e)", 0),
+        ("p = Mul (c, f) y = Add (p, c)", 1),
+    ] {
+        let both = check(&make_quantized(&format!("{MULTIPLY} {body}")), &SIZES, 1e-5);
+        let fused = list_fused(&both);
+        assert_eq!(fused.len(), expected, "{fused:?}\n{}\n{body}", both.listing());
+    }
+}
+
+/// Checks products without zero points, whose other operands take their positions.
+#[test]
+fn sums_without_zero_points_become_floats() {
+    let multiply = "m = MatMulInteger (q, w) c = Cast <to = 1> (m) p = Mul (c, f)";
+    for (body, expected) in [("y = Add (p, v)", 3), ("h = Add (p, r) y = Tanh (h)", 4)] {
+        let both = check(&make_quantized(&format!("{multiply} {body}")), &SIZES, 1e-5);
+        let fused = list_fused(&both);
+        assert_eq!(fused.len(), expected, "{fused:?}\n{}\n{body}", both.listing());
+    }
+}

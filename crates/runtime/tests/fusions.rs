@@ -741,6 +741,38 @@ fn queries_that_see_nothing_are_nan_as_written() {
     assert!(y[..4].iter().all(|y| y.is_nan()) && y[4..20].iter().all(|y| y.is_finite()));
 }
 
+/// Checks the form in which PyTorch exports zeros for queries that see no key: weights that are 0
+/// where they are NaN.
+#[test]
+fn queries_that_see_nothing_are_zero_if_guarded() {
+    let guarded = |guard: &str| {
+        heads(KEY, "z1 = Mul (p, s) z = Add (z1, mask)")
+            .replace("w = Softmax <axis = -1> (z)", &format!("a = Softmax <axis = -1> (z) {guard}"))
+            .replace("float s", "float o = {0.0}, float s")
+    };
+    let both = Both::new(&guarded("b = IsNaN (a) w = Where (b, o, a)"));
+    assert_eq!(both.fused_patterns(), ["Attention"], "{}", both.listing());
+    agree_twice(&both);
+    let mut inputs = both.inputs(&SIZES[0], 1);
+    let mut mask: Vec<f32> = inputs[3].1.as_tensor().unwrap().to_vec().unwrap();
+    mask[..7].fill(f32::NEG_INFINITY);
+    inputs[3].1 = sardonyx_tensor::Tensor::from_slice([2, 1, 5, 7], &mask).unwrap().into();
+    let (plain, fused) = (both.plain.run(inputs.clone()).unwrap(), both.fused.run(inputs).unwrap());
+    both_ways::check_equal(&plain, &fused, 1e-5, &both.text);
+    let y: Vec<f32> = fused[0].1.as_tensor().unwrap().to_vec().unwrap();
+    assert_eq!(y[..4], [0.0; 4]);
+    for guard in [
+        "b = IsNaN (a) w = Where (b, s, a)",
+        "b = IsNaN (z) w = Where (b, o, a)",
+        "b = IsNaN (a) w = Where (b, a, o)",
+        "b = IsInf (a) w = Where (b, o, a)",
+    ] {
+        let both = Both::new(&guarded(guard));
+        assert!(both.fused_patterns().is_empty(), "{guard}");
+        agree_twice(&both);
+    }
+}
+
 #[test]
 fn fusions_follow_each_other() {
     // A normalization, a product with Gelu as epilogue, and another product with a residual sum.

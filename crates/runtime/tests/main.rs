@@ -22,6 +22,7 @@ mod networks;
 mod open_sizes;
 mod orders;
 mod pointwise;
+mod quantized_weights;
 mod random;
 mod regions;
 mod residual_norms;

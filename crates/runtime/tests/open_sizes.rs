@@ -14,7 +14,7 @@ use sardonyx_runtime::{Optimization, RunError, Session};
 use sardonyx_tensor::{Buffer, Value, npy};
 use sardonyx_text::{ParseOptions, parse_model};
 
-use crate::both_ways::{Both, Numbers, bits, check_equal, compile, complete, inputs};
+use crate::both_ways::{Both, Numbers, bits, check_equal, compile, complete, constant, inputs};
 use crate::networks::{self, Network};
 
 /// Number of networks in a usual run of tests.
@@ -232,4 +232,28 @@ fn shuffles_of_nothing_have_the_sizes_of_their_reshapes() {
         a = Conv (x, w) s = Shape (a) b = Reshape (a, r) c = Transpose <perm = [0, 2, 1, 3]> (b)
         d = Reshape (c, s) y = Relu (d) z = Conv (x, w)";
     agree(2, &[&[0, 0], &[2, 4], &[1, 1]], &[("w", &[9, 2, 1])], nodes);
+}
+
+/// Checks weights that are packed in forms that depend on the sizes of a run, and kept for the next
+/// one: of transposed convolutions, and of convolutions with computed padding.
+#[test]
+fn sums_do_not_depend_on_earlier_sizes() {
+    for node in [
+        "ConvTranspose <strides = [2, 2]> (x, w)",
+        "Conv <strides = [3, 3], auto_pad = \"SAME_UPPER\"> (x, v)",
+    ] {
+        let text = complete(&format!(
+            "g (float[N, 16, H, W] x) => (y) {{ {} {} y = {node} }}",
+            constant("w", &[16, 3, 3, 3]),
+            constant("v", &[3, 16, 1, 1]),
+        ));
+        let warm = compile(&text, Optimization::All, 1);
+        for side in [4, 40, 41, 4, 7, 8, 40] {
+            let given =
+                |session: &Session| inputs(session, &[("N", 1), ("H", side), ("W", side)], 7);
+            let cold = compile(&text, Optimization::All, 1);
+            let cold = cold.run(given(&cold)).unwrap();
+            assert_eq!(bits(&warm.run(given(&warm)).unwrap()), bits(&cold), "{node}, {side}");
+        }
+    }
 }

@@ -144,6 +144,7 @@ mod simplify;
 mod sniff;
 mod spans;
 mod stamp;
+mod state;
 mod stored;
 mod tensors;
 pub mod text;

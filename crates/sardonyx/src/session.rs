@@ -12,9 +12,9 @@ use sardonyx_model::{self as graph, Type};
 use sardonyx_passes::{FunctionId, Fusion, NEWEST_IR_VERSION, Spot};
 use sardonyx_runtime as runtime;
 use sardonyx_runtime::{
-    CompileError, CompileReport, ImageDecoder, Input, InputError, MemoryBudget, NodeError,
-    Optimization, Pending, Port, Precision, RunDetails, RunError, RunOptions, StatePorts, StepInfo,
-    ThreadPool, caught,
+    CompileError, CompileReport, ImageDecoder, Input, InputError, KeptState, MemoryBudget,
+    NodeError, Optimization, Pending, Port, Precision, RunDetails, RunError, RunOptions,
+    StatePorts, StateUse, StepInfo, ThreadPool, caught,
 };
 use sardonyx_tensor::{Buffer, DataType, TensorView, TensorViewMut, Value};
 use sardonyx_text::{ParseError, ParseOptions, parse_function};
@@ -28,6 +28,7 @@ use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::runner::{NamedValues, collect_inputs};
 use crate::stamp::Stamp;
+use crate::state::{StateBuilder, StatePair};
 
 /// Connection with the sessions of other ranks, which only the feature `device` brings.
 #[cfg(not(feature = "device"))]
@@ -586,8 +587,7 @@ impl Session {
         self.demand_unchanged_files()?;
         let run = self.0.compiled.run_on(inputs, &mut outputs, options);
         run.map_err(|error| self.report_run_error(error))?;
-        let outputs = self.0.output_names.iter().cloned().zip(outputs);
-        Ok(Outputs::new(outputs.filter_map(|(name, value)| Some((name, value?))).collect()))
+        Ok(self.name_outputs(outputs))
     }
 
     /// Runs the model on borrowed inputs and writes the named outputs into memory of the caller;
@@ -668,6 +668,49 @@ impl Session {
         run.map(|()| outputs).map_err(|error| self.report_run_error(error))
     }
 
+    /// Starts building the state of a series of runs, in which outputs become inputs of the next
+    /// run: the keys and values of a decoder.
+    ///
+    /// ```no_run
+    /// # use sardonyx::{Model, RunOptions, Session, Tensor};
+    /// let session = Session::new(&Model::open("decoder.onnx")?)?;
+    /// let mut state = session.state().batch(1).capacity(2048).build()?;
+    /// for token in [17i64, 4, 256] {
+    ///     let ids = Tensor::from_slice([1, 1], &[token])?;
+    ///     let logits = state.run([("input_ids", ids)], &RunOptions::default())?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn state(&self) -> StateBuilder<'_> {
+        StateBuilder::new(self)
+    }
+
+    /// Returns the compiled session.
+    pub(crate) fn as_runtime(&self) -> &runtime::Session {
+        &self.0.compiled
+    }
+
+    /// Runs the model on the inputs that a state does not keep, and returns the outputs that it
+    /// does not keep.
+    pub(crate) fn run_kept<'v, N: AsRef<str>>(
+        &self,
+        inputs: impl Iterator<Item = (N, Input<'v>)>,
+        state: &mut KeptState,
+        options: &RunOptions<'_>,
+    ) -> Result<Outputs, Error> {
+        let mut outputs = Vec::with_capacity(self.outputs().len());
+        self.demand_unchanged_files()?;
+        let run = self.0.compiled.run_kept(inputs, state, &mut outputs, options);
+        run.map_err(|error| self.report_run_error(error))?;
+        Ok(self.name_outputs(outputs))
+    }
+
+    /// Pairs the outputs of a run with their names, without those that are missing.
+    fn name_outputs(&self, outputs: Vec<Option<Value>>) -> Outputs {
+        let outputs = self.0.output_names.iter().cloned().zip(outputs);
+        Outputs::new(outputs.filter_map(|(name, value)| Some((name, value?))).collect())
+    }
+
     /// Begins a run on owned and borrowed inputs. Puts all outputs into `outputs` in the model's
     /// order, with `None` for the new values of [state](Session::list_state), which the returned
     /// run computes in the end.
@@ -735,6 +778,28 @@ impl Session {
             types[index] = Some(ty);
         }
         catch_panic(|| self.0.compiled.details(&types).map_err(run_error))
+    }
+
+    /// Explains how runs would keep the pairs of state that names and types show, for inputs of
+    /// the given types: the name of each input, whether runs append to it in place, and reasons why
+    /// they copy earlier rows.
+    pub(crate) fn explain_state(
+        &self,
+        inputs: &[(&str, Type)],
+    ) -> Result<Vec<(String, StateUse)>, Error> {
+        let types = self.inputs().iter().map(|port| {
+            let given = inputs.iter().find(|(name, _)| *name == port.name())?;
+            Some(given.1.clone())
+        });
+        let types: Vec<Option<Type>> = types.collect();
+        let pairs = StatePair::find(self.inputs(), self.outputs());
+        let ports: Vec<StatePorts> =
+            pairs.iter().map(|pair| pair.find_ports(self)).collect::<Result<_, _>>()?;
+        if ports.is_empty() {
+            return Ok(Vec::new());
+        }
+        let uses = self.0.compiled.explain_state(&ports, &types).map_err(run_error)?;
+        Ok(pairs.iter().map(|pair| pair.input().to_string()).zip(uses).collect())
     }
 
     /// Returns the compiled program as text; `None` without [`SessionBuilder::print_after`]. The

@@ -46,8 +46,8 @@ impl Default for SimplifyOptions {
 }
 
 impl SimplifyOptions {
-    /// Creates the default options: results keep their bits, all rules are applied, and each rewrite
-    /// is verified by running its nodes.
+    /// Creates the default options: results keep their bits, all rules are applied, and each
+    /// rewrite is verified by running its nodes.
     pub fn new() -> SimplifyOptions {
         SimplifyOptions::default()
     }
@@ -60,8 +60,8 @@ impl SimplifyOptions {
     }
 
     /// Sets the bytes by which computed constants may be larger, in all, than the constants that
-    /// they make unnecessary. By default it is a hundredth of the model's constants, but at least 16
-    /// KiB, and at most 1 MiB.
+    /// they make unnecessary. By default it is a hundredth of the model's constants, but at least
+    /// 16 KiB, and at most 1 MiB.
     #[must_use]
     pub fn grow(mut self, bytes: u64) -> SimplifyOptions {
         self.grow = Some(bytes);

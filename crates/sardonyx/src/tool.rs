@@ -103,7 +103,7 @@ pub mod profile {
     #[cfg(feature = "device")]
     pub use crate::devices::{DevicePart, DeviceRun, Exchanged};
     pub use sardonyx_passes::Fusion;
-    pub use sardonyx_runtime::{OperandDetails, RunDetails, StepDetails, StepInfo};
+    pub use sardonyx_runtime::{OperandDetails, RunDetails, StateUse, StepDetails, StepInfo};
 }
 
 /// Definitions of operators. Used by cli, `ops`; python, `onnx.defs`.
@@ -332,6 +332,11 @@ pub trait SessionExt {
     where
         I: IntoIterator<Item = (N, Type)>,
         N: AsRef<str>;
+    /// Explains how runs would keep state, for inputs of the given types: by name of the input.
+    fn explain_state(
+        &self,
+        inputs: &[(&str, Type)],
+    ) -> Result<Vec<(String, profile::StateUse)>, Error>;
     /// Returns the program text that [`SessionBuilderExt::print_after`] keeps; `None` without it.
     fn program(&self) -> Option<&str>;
     /// Lists the groups of nodes that were fused into one operator, and near misses with the
@@ -356,6 +361,13 @@ impl SessionExt for Session {
         N: AsRef<str>,
     {
         Session::details(self, inputs)
+    }
+
+    fn explain_state(
+        &self,
+        inputs: &[(&str, Type)],
+    ) -> Result<Vec<(String, profile::StateUse)>, Error> {
+        Session::explain_state(self, inputs)
     }
 
     fn program(&self) -> Option<&str> {

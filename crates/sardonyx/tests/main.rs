@@ -32,6 +32,7 @@ mod ir_versions;
 #[cfg(all(feature = "serde", feature = "device"))]
 mod json_form;
 #[cfg(unix)]
+mod kept_state;
 mod kill;
 mod left_out;
 mod load;

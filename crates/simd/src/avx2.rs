@@ -347,9 +347,33 @@ impl Integers for __m256i {
     }
 
     #[inline(always)]
+    unsafe fn splat(x: i32) -> __m256i {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_set1_epi32(x) }
+    }
+
+    #[inline(always)]
     unsafe fn add(self, other: __m256i) -> __m256i {
         // SAFETY: see the head of this impl.
         unsafe { _mm256_add_epi32(self, other) }
+    }
+
+    #[inline(always)]
+    unsafe fn and(self, other: __m256i) -> __m256i {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_and_si256(self, other) }
+    }
+
+    #[inline(always)]
+    unsafe fn or(self, other: __m256i) -> __m256i {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_or_si256(self, other) }
+    }
+
+    #[inline(always)]
+    unsafe fn shift_right(self, count: u32) -> __m256i {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_srl_epi32(self, _mm_cvtsi32_si128(count.cast_signed())) }
     }
 
     #[inline(always)]

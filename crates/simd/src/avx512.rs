@@ -357,9 +357,33 @@ impl Integers for __m512i {
     }
 
     #[inline(always)]
+    unsafe fn splat(x: i32) -> __m512i {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_set1_epi32(x) }
+    }
+
+    #[inline(always)]
     unsafe fn add(self, other: __m512i) -> __m512i {
         // SAFETY: see the head of this impl.
         unsafe { _mm512_add_epi32(self, other) }
+    }
+
+    #[inline(always)]
+    unsafe fn and(self, other: __m512i) -> __m512i {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_and_si512(self, other) }
+    }
+
+    #[inline(always)]
+    unsafe fn or(self, other: __m512i) -> __m512i {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_or_si512(self, other) }
+    }
+
+    #[inline(always)]
+    unsafe fn shift_right(self, count: u32) -> __m512i {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_srl_epi32(self, _mm_cvtsi32_si128(count.cast_signed())) }
     }
 
     #[inline(always)]

@@ -5,8 +5,8 @@ use half::{bf16, f16};
 use crate::number::Number;
 use crate::{Body, Level, Simd};
 
-/// A type of 16 bits that computes in f32.
-pub trait Half: Number<Wide = f32> {
+/// A type whose elements become vectors of floats: of 16 bits, or f32 itself.
+pub trait FloatVectors: Number<Wide = f32> {
     /// Loads a vector of elements, which may lie at any address.
     ///
     /// # Safety
@@ -22,7 +22,21 @@ pub trait Half: Number<Wide = f32> {
     unsafe fn store<S: Simd>(to: *mut Self, v: S::V);
 }
 
-impl Half for f16 {
+impl FloatVectors for f32 {
+    #[inline(always)]
+    unsafe fn load<S: Simd>(from: *const f32) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe { S::load(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn store<S: Simd>(to: *mut f32, v: S::V) {
+        // SAFETY: as above.
+        unsafe { S::store(to, v) }
+    }
+}
+
+impl FloatVectors for f16 {
     #[inline(always)]
     unsafe fn load<S: Simd>(from: *const f16) -> S::V {
         // SAFETY: the caller's promise; a half is its 16 bits.
@@ -36,7 +50,7 @@ impl Half for f16 {
     }
 }
 
-impl Half for bf16 {
+impl FloatVectors for bf16 {
     #[inline(always)]
     unsafe fn load<S: Simd>(from: *const bf16) -> S::V {
         // SAFETY: the caller's promise; a bfloat16 is its 16 bits.
@@ -55,10 +69,8 @@ impl Half for bf16 {
 /// # Panics
 ///
 /// If the lengths differ.
-pub(crate) fn widen<T: Half>(level: Level, from: &[T], to: &mut [f32]) {
-    assert_eq!(from.len(), to.len(), "one float for each half");
-    // SAFETY: the lengths are the same.
-    unsafe { level.run_body(Widen { from, to }) }
+pub(crate) fn widen<T: FloatVectors>(level: Level, from: &[T], to: &mut [f32]) {
+    convert(level, from, to);
 }
 
 /// Rounds the floats of `from` to elements of `to`.
@@ -66,26 +78,30 @@ pub(crate) fn widen<T: Half>(level: Level, from: &[T], to: &mut [f32]) {
 /// # Panics
 ///
 /// If the lengths differ.
-pub(crate) fn narrow<T: Half>(level: Level, from: &[f32], to: &mut [T]) {
-    assert_eq!(from.len(), to.len(), "one half for each float");
+pub(crate) fn narrow<T: FloatVectors>(level: Level, from: &[f32], to: &mut [T]) {
+    convert(level, from, to);
+}
+
+fn convert<A: FloatVectors, B: FloatVectors>(level: Level, from: &[A], to: &mut [B]) {
+    assert_eq!(from.len(), to.len(), "one element for each");
     // SAFETY: the lengths are the same.
-    unsafe { level.run_body(Narrow { from, to }) }
+    unsafe { level.run_body(Convert { from, to }) }
 }
 
 /// Slices of one length.
-struct Widen<'a, T> {
-    from: &'a [T],
-    to: &'a mut [f32],
+struct Convert<'a, A, B> {
+    from: &'a [A],
+    to: &'a mut [B],
 }
 
-impl<T: Half> Body for Widen<'_, T> {
+impl<A: FloatVectors, B: FloatVectors> Body for Convert<'_, A, B> {
     type Out = ();
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let Some(last) = self.from.len().checked_sub(S::LANES) else {
             for (to, from) in self.to.iter_mut().zip(self.from) {
-                *to = from.widen();
+                *to = B::narrow(from.widen());
             }
             return;
         };
@@ -94,40 +110,10 @@ impl<T: Half> Body for Widen<'_, T> {
         // SAFETY: vectors up to the one that begins at `last` are inside both slices.
         unsafe {
             while at < last {
-                S::store(to.add(at), T::load::<S>(from.add(at)));
+                B::store::<S>(to.add(at), A::load::<S>(from.add(at)));
                 at += S::LANES;
             }
-            S::store(to.add(last), T::load::<S>(from.add(last)));
-        }
-    }
-}
-
-/// Slices of one length.
-struct Narrow<'a, T> {
-    from: &'a [f32],
-    to: &'a mut [T],
-}
-
-impl<T: Half> Body for Narrow<'_, T> {
-    type Out = ();
-
-    #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
-        let Some(last) = self.from.len().checked_sub(S::LANES) else {
-            for (to, from) in self.to.iter_mut().zip(self.from) {
-                *to = T::narrow(*from);
-            }
-            return;
-        };
-        let (from, to) = (self.from.as_ptr(), self.to.as_mut_ptr());
-        let mut at = 0;
-        // SAFETY: vectors up to the one that begins at `last` are inside both slices.
-        unsafe {
-            while at < last {
-                T::store::<S>(to.add(at), S::load(from.add(at)));
-                at += S::LANES;
-            }
-            T::store::<S>(to.add(last), S::load(from.add(last)));
+            B::store::<S>(to.add(last), A::load::<S>(from.add(last)));
         }
     }
 }
@@ -138,7 +124,7 @@ mod tests {
     use crate::Isa;
 
     /// Checks every half through the vectors of each instruction set, and through the loop for few.
-    fn check<T: Half>(from_bits: fn(u16) -> T, to_bits: fn(T) -> u16) {
+    fn check<T: FloatVectors>(from_bits: fn(u16) -> T, to_bits: fn(T) -> u16) {
         let all: Vec<T> = (0..=u16::MAX).chain(0..5).map(from_bits).collect();
         for &isa in Isa::available() {
             let level = Level::new(isa);

@@ -133,8 +133,15 @@ pub trait Math: Arith<Real = Self> {
     fn gelu_tanh<const FMA: bool>(self) -> Self;
     fn sin<const FMA: bool>(self) -> Self;
     fn cos<const FMA: bool>(self) -> Self;
-    /// What only the C library computes, one element at a time.
-    fn libm(self, f64_function: fn(f64) -> f64) -> Self;
+    fn tan<const FMA: bool>(self) -> Self;
+    fn asin<const FMA: bool>(self) -> Self;
+    fn acos<const FMA: bool>(self) -> Self;
+    fn atan<const FMA: bool>(self) -> Self;
+    fn sinh<const FMA: bool>(self) -> Self;
+    fn cosh<const FMA: bool>(self) -> Self;
+    fn asinh<const FMA: bool>(self) -> Self;
+    fn acosh<const FMA: bool>(self) -> Self;
+    fn atanh<const FMA: bool>(self) -> Self;
     fn copysign(self, sign: Self) -> Self;
     fn is_infinite(self) -> bool;
 }

@@ -278,8 +278,28 @@ impl Integers for I4 {
     }
 
     #[inline(always)]
+    unsafe fn splat(x: i32) -> I4 {
+        I4([x; 4])
+    }
+
+    #[inline(always)]
     unsafe fn add(self, other: I4) -> I4 {
         I4(std::array::from_fn(|i| self.0[i].wrapping_add(other.0[i])))
+    }
+
+    #[inline(always)]
+    unsafe fn and(self, other: I4) -> I4 {
+        I4(std::array::from_fn(|i| self.0[i] & other.0[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn or(self, other: I4) -> I4 {
+        I4(std::array::from_fn(|i| self.0[i] | other.0[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn shift_right(self, count: u32) -> I4 {
+        I4(self.0.map(|x| (x.cast_unsigned() >> count).cast_signed()))
     }
 
     #[inline(always)]

@@ -17,9 +17,11 @@
 //! | Exp | 1.5 | | 1.5 | |
 //! | Log | 1 | | 1 | |
 //! | Sin, Cos | 2 | 1e-14 x | 0.5 | |
-//! | Tan, Asin, Acos, Atan, Sinh, Cosh | 0.5 | | 0.5 | |
+//! | Tan | 4 | | 0.5 | |
+//! | Asin, Acos, Atan | 2.5 | | 2.5 | |
+//! | Sinh, Cosh | 2.5 | | 2.5 | |
 //! | Tanh | 3 | | 3.5 | |
-//! | Asinh, Acosh, Atanh | 0.5 | | 3 | |
+//! | Asinh, Acosh, Atanh | 4 | | 5 | |
 //! | expm1 | 2 | | | |
 //! | exp_nonpositive | 1.5 | 1e-38 | | |
 //! | Erf | 1.5 | | 4 | |
@@ -42,6 +44,7 @@
 //! `exp_nonpositive` is the exponential of softmax and attention, for arguments up to 0.
 
 mod double;
+mod inverse;
 mod lanes;
 mod single;
 
@@ -49,6 +52,7 @@ mod single;
 mod tests;
 
 pub use double::erf as erf_f64;
-pub use double::{acosh, asinh, atanh};
 pub use lanes::{Function, Lane, Lanes, RowPair, map_vectors};
-pub use single::{Gelu, GeluTanh, MAX_REDUCED, Sigmoid, Swish, Tanh, cos_reduced, sin_reduced};
+pub use single::{
+    Gelu, GeluTanh, MAX_REDUCED, Sigmoid, Swish, Tanh, cos_reduced, sin_reduced, tan_reduced,
+};

@@ -36,7 +36,13 @@ pub trait Integers: Copy + 'static {
     unsafe fn of_bits(floats: Self::Floats) -> Self;
     /// Takes the bits as floats.
     unsafe fn to_bits(self) -> Self::Floats;
+    unsafe fn splat(x: i32) -> Self;
     unsafe fn add(self, other: Self) -> Self;
+    unsafe fn and(self, other: Self) -> Self;
+    unsafe fn or(self, other: Self) -> Self;
+    /// Moves bits down by `count`, which is a constant of the caller and less than 32; zeros come
+    /// from above.
+    unsafe fn shift_right(self, count: u32) -> Self;
     /// Moves biased exponents of floats to their place.
     unsafe fn shift_left_23(self) -> Self;
     /// Adds to each lane of `sum` the two products of the lanes as pairs of integers of 16 bits.

@@ -20,6 +20,15 @@ pub(crate) struct Cliffs {
     /// Seconds of repetition per measurement.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1)]
     budget: f64,
+    /// Also print draws below 0.6 of ONNX Runtime's speed that take more than 0.1 ms.
+    #[arg(long)]
+    slow: bool,
+    /// Also print draws that take more than 1.1 times as long with two threads as with one.
+    #[arg(long)]
+    two: bool,
+    /// Measure float alone.
+    #[arg(long)]
+    no_types: bool,
     /// Renew the lines of the measured operators in tests/perf/cliffs.tsv.
     #[arg(long)]
     bless: bool,
@@ -45,8 +54,12 @@ pub(crate) fn run(task: &Cliffs) -> Result {
         .arg(root().join("tests/perf/cliffs.tsv"))
         .arg("--program")
         .arg(&program);
-    if task.bless {
-        command.arg("--bless");
-    }
+    let flags = [
+        (task.slow, "--slow"),
+        (task.two, "--two"),
+        (task.no_types, "--no-types"),
+        (task.bless, "--bless"),
+    ];
+    command.args(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag));
     shell::run(&mut command)
 }

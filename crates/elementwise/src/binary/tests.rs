@@ -219,6 +219,42 @@ fn operands_with_other_strides() {
     }
 }
 
+/// Checks floats of all sizes, and those next to multiples of divisors, whose quotients round up.
+#[test]
+fn remainders_of_floats_are_exact() {
+    let spread = (0..=u32::MAX).step_by(10_000_019).map(f32::from_bits);
+    let edges = [0.0, -0.0, 1.0, -3.0, 0.1, f32::MIN_POSITIVE, f32::MAX, f32::INFINITY, f32::NAN];
+    let divisors: Vec<f32> = spread.chain(edges).collect();
+    for &isa in Isa::available() {
+        for &divisor in &divisors {
+            let multiples = (1..20).chain([1 << 23, (1 << 27) - 1, 1 << 27, 1 << 40]);
+            let near = multiples.flat_map(|n: u64| {
+                let multiple = n as f32 * divisor;
+                [multiple.next_down(), multiple, multiple.next_up(), -multiple]
+            });
+            let dividends: Vec<f32> = divisors.iter().copied().chain(near).collect();
+            let mut out = vec![1.0; dividends.len()];
+            binary(
+                &Exec::new(&Pool::new(1), isa),
+                Binary::Fmod,
+                &[dividends.len()],
+                Strided::flat(&dividends),
+                Strided::new(&[divisor], &[0]),
+                &mut out,
+            )
+            .unwrap();
+            for (found, dividend) in out.iter().zip(&dividends) {
+                let expected = dividend % divisor;
+                let same = found.to_bits() == expected.to_bits();
+                assert!(
+                    same || found.is_nan() && expected.is_nan(),
+                    "{isa:?}: {dividend:e} % {divisor:e} = {found:e}, not {expected:e}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn constant_powers() {
     for &isa in Isa::available() {

@@ -11,8 +11,10 @@ use super::winograd::{self, POINTS};
 use super::{
     Algorithm, ConvError, ConvParams, Geometry, Lasts, Operands, PackedConv, check_len, words,
 };
-use crate::gemm::{SendPtr, bf16};
+use crate::gemm::{self, SendPtr};
+use half::{bf16, f16};
 use sardonyx_simd::buffer::{PackedBuf, with_scratch};
+use sardonyx_simd::halves::FloatVectors;
 use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 use sardonyx_simd::{Caches, Isa, Operation, Pool, Work, split_even};
 
@@ -22,6 +24,10 @@ pub enum WeightSource<'a> {
     Floats(&'a [f32]),
     /// Little-endian, at any alignment.
     LeBytes(&'a [u8]),
+    /// Little-endian float16 at any alignment; widened block by block.
+    LeFloat16(&'a [u8]),
+    /// Little-endian bfloat16 at any alignment; widened block by block.
+    LeBfloat16(&'a [u8]),
     /// One weight throughout.
     Fill(f32),
 }
@@ -71,28 +77,10 @@ impl PackedConv {
         if let Some(scale) = scale {
             check_len("scale", params.out_channels, scale.len())?;
         }
-        let swapped: Vec<f32>;
-        let (start, step) = match &weights {
-            WeightSource::Floats(floats) => {
-                check_len("weights", len, floats.len())?;
-                (floats.as_ptr(), 1)
-            }
-            WeightSource::LeBytes(bytes) if cfg!(target_endian = "big") => {
-                let floats =
-                    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-                swapped = floats.collect();
-                check_len("weights", len, swapped.len())?;
-                (swapped.as_ptr(), 1)
-            }
-            WeightSource::LeBytes(bytes) => {
-                check_len("weights", len, bytes.len() / 4)?;
-                (bytes.as_ptr().cast(), 1)
-            }
-            WeightSource::Fill(weight) => (&raw const *weight, 0),
-        };
+        let source = Source { weights, scale };
+        check_len("weights", len, weights.len().unwrap_or(len))?;
         let floats = packed_len(isa, &params, &geometry, algorithm).ok_or(ConvError::TooLarge)?;
         let room = Room { floats, lasts };
-        let source = Source { start: SendPtr(start.cast_mut()), step, scale };
         let weights = match algorithm {
             Algorithm::Depthwise => source.pack_depthwise(&params, &geometry, room),
             Algorithm::Direct(operands) => {
@@ -144,6 +132,22 @@ fn packed_len(
     rows.checked_mul(depth)
 }
 
+/// Vectors of weights.
+type Block = [[f32; 16]; 16];
+
+/// Widens the first weights of `S::LANES` rows that are `distance` weights apart.
+///
+/// # Safety
+///
+/// Vectors at any alignment must be readable there, on a machine with `S`.
+#[inline(always)]
+unsafe fn widen_rows<S: Simd, T: FloatVectors>(from: *const T, distance: usize, rows: &mut Block) {
+    for (i, row) in rows.iter_mut().enumerate().take(S::LANES) {
+        // SAFETY: the caller's promise.
+        unsafe { S::store(row.as_mut_ptr(), T::load::<S>(from.add(i * distance))) };
+    }
+}
+
 /// How much memory packed weights take, and which.
 #[derive(Clone, Copy)]
 struct Room {
@@ -151,23 +155,82 @@ struct Room {
     lasts: Lasts,
 }
 
-/// Weights that begin at a place and lie `step` floats apart, at any alignment, and what the
-/// channels are multiplied with.
+impl WeightSource<'_> {
+    /// Returns the number of weights, unless it is any number.
+    fn len(&self) -> Option<usize> {
+        match self {
+            WeightSource::Floats(floats) => Some(floats.len()),
+            WeightSource::LeBytes(bytes) => Some(bytes.len() / size_of::<f32>()),
+            WeightSource::LeFloat16(bytes) | WeightSource::LeBfloat16(bytes) => {
+                Some(bytes.len() / size_of::<f16>())
+            }
+            WeightSource::Fill(_) => None,
+        }
+    }
+}
+
+/// Weights, as many as the parameters imply, and what the channels are multiplied with.
 struct Source<'a> {
-    start: SendPtr,
-    step: usize,
+    weights: WeightSource<'a>,
     scale: Option<&'a [f64]>,
 }
 
+/// Returns the little-endian number at `index`.
+#[inline(always)]
+fn bytes_at<const N: usize>(bytes: &[u8], index: usize) -> [u8; N] {
+    let mut number = [0; N];
+    number.copy_from_slice(&bytes[index * N..][..N]);
+    number
+}
+
 impl Source<'_> {
-    /// Weight number `index`, of an output channel.
+    /// Returns weight number `index`, of an output channel.
     fn weight(&self, channel: usize, index: usize) -> f32 {
-        // SAFETY: as many weights are readable as the parameters imply, the maker's promise.
-        let weight = unsafe { self.start.get().add(index * self.step).read_unaligned() };
+        let weight = match self.weights {
+            WeightSource::Floats(floats) => floats[index],
+            WeightSource::LeBytes(bytes) => f32::from_le_bytes(bytes_at(bytes, index)),
+            WeightSource::LeFloat16(bytes) => f16::from_le_bytes(bytes_at(bytes, index)).to_f32(),
+            WeightSource::LeBfloat16(bytes) => bf16::from_le_bytes(bytes_at(bytes, index)).to_f32(),
+            WeightSource::Fill(weight) => weight,
+        };
         self.scaled(channel, weight)
     }
 
-    /// The product with the number of the channel, rounded once.
+    /// Writes the transpose of a block of `S::LANES` rows of as many weights to `block`. The first
+    /// weight is number `first`, and rows are `distance` weights apart.
+    ///
+    /// # Safety
+    ///
+    /// The weights must exist, and be more than a fill; the machine must have `S` and be
+    /// little-endian.
+    #[inline(always)]
+    unsafe fn transpose<S: Simd>(&self, first: usize, distance: usize, block: &mut Block) {
+        let mut rows = [[0.0f32; 16]; 16];
+        // SAFETY: the caller's promise; vectors are read at any alignment.
+        let (from, distance) = unsafe {
+            match self.weights {
+                WeightSource::Floats(floats) => (floats.as_ptr().wrapping_add(first), distance),
+                WeightSource::LeBytes(bytes) => {
+                    (bytes.as_ptr().cast::<f32>().wrapping_add(first), distance)
+                }
+                WeightSource::LeFloat16(bytes) => {
+                    let from = bytes.as_ptr().cast::<f16>().wrapping_add(first);
+                    widen_rows::<S, _>(from, distance, &mut rows);
+                    (rows.as_ptr().cast(), 16)
+                }
+                WeightSource::LeBfloat16(bytes) => {
+                    let from = bytes.as_ptr().cast::<bf16>().wrapping_add(first);
+                    widen_rows::<S, _>(from, distance, &mut rows);
+                    (rows.as_ptr().cast(), 16)
+                }
+                WeightSource::Fill(_) => return,
+            }
+        };
+        // SAFETY: as above.
+        unsafe { S::transpose(from, distance, block.as_mut_ptr().cast(), 16) };
+    }
+
+    /// Returns the product with the number of the channel, rounded once.
     fn scaled(&self, channel: usize, weight: f32) -> f32 {
         match self.scale {
             Some(scale) => (f64::from(weight) * scale[channel]) as f32,
@@ -293,7 +356,7 @@ fn in_form(
                     let to = to.add(index * step);
                     std::slice::from_raw_parts_mut(to, channels.div_ceil(2) * lanes)
                 };
-                bf16::to_pairs(channels, lanes, floats, to);
+                gemm::bf16::to_pairs(channels, lanes, floats, to);
             }
         }),
     }
@@ -374,15 +437,15 @@ impl Body for PackVector<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let depth = self.channels * self.taps;
-        let is_whole = self.rows == S::LANES && self.source.step == 1;
+        let is_fill = matches!(self.source.weights, WeightSource::Fill(_));
+        let is_whole = self.rows == S::LANES && !is_fill && cfg!(target_endian = "little");
         let whole = if is_whole { depth / S::LANES * S::LANES } else { 0 };
-        let start = self.source.start.get().cast_const().wrapping_add(self.first * depth);
         let mut block = [[0.0f32; 16]; 16];
         for j in (0..whole).step_by(S::LANES) {
-            // SAFETY: as many rows of `depth` floats are readable, at any alignment, as vectors are
-            // read and written here.
+            // SAFETY: there are as many rows of `depth` weights as vectors are read and written
+            // here.
             unsafe {
-                S::transpose(start.wrapping_add(j), depth, block.as_mut_ptr().cast(), 16);
+                self.source.transpose::<S>(self.first * depth + j, depth, &mut block);
                 for (i, row) in block.iter_mut().enumerate().take(S::LANES) {
                     if self.source.scale.is_some() {
                         for (lane, weight) in row.iter_mut().enumerate().take(S::LANES) {

@@ -18,6 +18,9 @@ const PATCH_BYTES: usize = 512 << 10;
 /// Geometry: fewest and most outputs of a tile.
 const LEAST_OUTPUTS: usize = 48;
 const MOST_OUTPUTS: usize = 4096;
+/// Sums: most inputs of a transposed convolution that are multiplied at a time. Each block of
+/// output channels reads all of them again, and more leave room for fewer channels.
+const MOST_INPUTS: usize = 256;
 
 /// Positions of an image, with those of the other side that a tap joins them to.
 #[derive(Clone, Copy)]
@@ -227,10 +230,11 @@ pub fn transpose_by_products<T: Number>(
     let grid = Grid { dims: three_dims(spatial), other: three_dims(output), geometry };
     let (group_in, group_out) =
         (params.in_channels / params.groups, params.out_channels / params.groups);
-    let inputs = (PATCH_BYTES / size_of::<T>() / taps).clamp(LEAST_OUTPUTS, MOST_OUTPUTS);
-    let inputs = inputs.min(in_plane.max(1));
-    let channels = (PATCH_BYTES / size_of::<T>() / (taps * inputs)).clamp(1, group_out);
+    let elements = PATCH_BYTES / size_of::<T>();
+    let inputs = MOST_INPUTS.min(elements / taps).max(LEAST_OUTPUTS).min(in_plane.max(1));
+    let channels = (elements / (taps * inputs)).clamp(1, group_out);
     let blocks = group_out.div_ceil(channels);
+    let channels = group_out.div_ceil(blocks);
     let y = Shared::new(y);
     let serial = Exec { pool: Pool::serial(), ..*exec };
     let work = channels.saturating_mul(taps).saturating_mul(in_plane).saturating_mul(group_in);

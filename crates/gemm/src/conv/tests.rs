@@ -3,6 +3,8 @@
 // A failure to set up a case is a failed test.
 #![allow(clippy::unwrap_used)]
 
+use half::{bf16, f16};
+
 use super::*;
 use crate::conv::pitch_of;
 use crate::gemm::Activation;
@@ -441,7 +443,7 @@ fn all_loops_agree_with_the_plain_one() {
             out
         };
         let (want, magnitude) = (reference(f64::from), reference(|x| f64::from(x.abs())));
-        let rounded = reference(|x| half::bf16::from_f32(x).to_f64());
+        let rounded = reference(|x| bf16::from_f32(x).to_f64());
         let bytes: Vec<u8> =
             std::iter::once(0).chain(weights.iter().flat_map(|x| x.to_le_bytes())).collect();
         let bias = || Some(random(channels, 3));
@@ -657,6 +659,13 @@ fn weights_are_scaled_in_double_precision_and_rounded_once() {
         let expected: Vec<f32> = weights.iter().enumerate().map(|(i, x)| scaled(i, *x)).collect();
         let filled: Vec<f32> = (0..weights.len()).map(|i| scaled(i, 0.7)).collect();
         let bytes: Vec<u8> = weights.iter().flat_map(|x| x.to_le_bytes()).collect();
+        // At odd addresses.
+        let halves = weights.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes());
+        let halves: Vec<u8> = std::iter::once(0).chain(halves).collect();
+        let from_halves: Vec<f32> = weights.iter().map(|x| f16::from_f32(*x).to_f32()).collect();
+        let brains = weights.iter().flat_map(|x| bf16::from_f32(*x).to_le_bytes());
+        let brains: Vec<u8> = std::iter::once(0).chain(brains).collect();
+        let from_brains: Vec<f32> = weights.iter().map(|x| bf16::from_f32(*x).to_f32()).collect();
         let data = Data::new(case);
         for (isa, algorithm) in algorithms(&params) {
             let run = |weights: WeightSource<'_>, scale: Option<&[f64]>| {
@@ -669,6 +678,13 @@ fn weights_are_scaled_in_double_precision_and_rounded_once() {
             let want = run(WeightSource::Floats(&expected), None);
             assert_eq!(run(WeightSource::Floats(&weights), Some(&scale)), want, "{}", case.what);
             assert_eq!(run(WeightSource::LeBytes(&bytes), Some(&scale)), want, "{}", case.what);
+            for (source, floats) in [
+                (WeightSource::LeFloat16(&halves[1..]), &from_halves),
+                (WeightSource::LeBfloat16(&brains[1..]), &from_brains),
+            ] {
+                let want = run(WeightSource::Floats(floats), Some(&scale));
+                assert_eq!(run(source, Some(&scale)), want, "{}", case.what);
+            }
             let want = run(WeightSource::Floats(&filled), None);
             assert_eq!(run(WeightSource::Fill(0.7), Some(&scale)), want, "{}", case.what);
         }

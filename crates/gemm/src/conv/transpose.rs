@@ -178,8 +178,12 @@ fn spread<T: Number>(
 
 /// A transposed convolution with its weights packed, for inputs of any batch, and of any spatial
 /// size whose output exceeds the strides times that by the same numbers.
+///
+/// The form of the weights decides the order of sums, so it must be the one that the sizes of a run
+/// have ([`PackedTranspose::suits`]), whatever it was packed for.
 #[derive(Debug)]
 pub struct PackedTranspose {
+    isa: Isa,
     params: TransposeParams,
     /// Output sizes less the strides times the input sizes.
     excess: [isize; 3],
@@ -351,7 +355,7 @@ impl PackedTranspose {
                 Form::Phases(Phases { all, has_gaps })
             }
         };
-        Ok(PackedTranspose { params, excess, strides, form })
+        Ok(PackedTranspose { isa, params, excess, strides, form })
     }
 
     /// Memory that packed weights take, about.
@@ -385,8 +389,17 @@ impl PackedTranspose {
         &self.params
     }
 
-    /// Whether it is packed for such sizes.
+    /// Whether it is what [`PackedTranspose::new`] packs for such sizes.
     pub fn suits(&self, spatial: &[usize], output: &[usize]) -> bool {
+        let kind = match &self.form {
+            Form::Phases(_) => FormKind::Phases,
+            Form::Products(_) => FormKind::Products,
+        };
+        self.fits(spatial, output) && self.params.faster_form(self.isa, spatial, output) == Ok(kind)
+    }
+
+    /// Whether loops can run for such sizes.
+    pub fn fits(&self, spatial: &[usize], output: &[usize]) -> bool {
         let rank = self.params.kernel.len();
         spatial.len() == rank
             && output.len() == rank
@@ -475,7 +488,7 @@ impl PackedTranspose {
         let lens = (x.len(), bias.map(<[f32]>::len), y.len());
         let [_, out_plane, _] = self.params.check_lens(batch, (spatial, output), lens)?;
         check_len("results", self.results_len(batch, spatial)?, results.len())?;
-        if !self.suits(spatial, output) {
+        if !self.fits(spatial, output) {
             return Err(ConvError::TooLarge);
         }
         if y.is_empty() {
@@ -795,6 +808,31 @@ mod tests {
                 packed.scratch(&exec, batch, &spatial).unwrap();
             }
             assert!(PackedTranspose::bytes_of(isa, &params, sizes).unwrap() > 0);
+        }
+    }
+
+    #[test]
+    fn the_form_follows_from_the_sizes_of_a_run() {
+        let params = TransposeParams {
+            in_channels: 16,
+            out_channels: 3,
+            groups: 1,
+            kernel: smallvec![3, 3],
+            strides: smallvec![2, 2],
+            dilations: smallvec![1, 1],
+            pads_begin: smallvec![0, 0],
+        };
+        let weights = vec![1.0; params.weights_len().unwrap()];
+        for &isa in Isa::available() {
+            let (few, many) = ((&[4, 4][..], &[9, 9][..]), (&[64, 64][..], &[129, 129][..]));
+            let [of_few, of_many] = [few, many].map(|sizes| {
+                PackedTranspose::new(isa, params.clone(), sizes, &weights, Lasts::ForGood).unwrap()
+            });
+            assert!(matches!(of_few.form, Form::Products(_)) && of_few.suits(few.0, few.1));
+            assert!(matches!(of_many.form, Form::Phases(_)) && of_many.suits(many.0, many.1));
+            assert!(of_few.fits(many.0, many.1) && !of_few.suits(many.0, many.1));
+            assert!(of_many.fits(few.0, few.1) && !of_many.suits(few.0, few.1));
+            assert!(!of_few.suits(&[4, 4], &[10, 9]));
         }
     }
 

@@ -1,10 +1,11 @@
-//! Products of operands rounded to bfloat16 in the tile registers of AMX: up to 16 times the
-//! multiply-adds of floats per cycle.
+//! Products of operands rounded to bfloat16, and of bytes, in the tile registers of AMX: up to 16
+//! and 32 times the multiply-adds of floats per cycle.
 //!
 //! A tile register has 16 rows of 64 bytes. One instruction multiplies a tile of A, up to 16 rows
 //! of up to 16 words, by a tile of B, as many rows as A has words, and adds the result to a tile of
 //! 16 by 16 floats. A word is two neighbouring steps of k, as in the panels of
-//! [`bf16`](super::bf16): a row of B is a row of such a panel. The rows of A are where the left
+//! [`bf16`](super::bf16), or four, as in those of [`integer`](super::integer): a row of B is a
+//! row of such a panel. The rows of A are where the left
 //! operand has been rounded, at any distance from each other.
 //!
 //! A [`Block`] is up to two *strips* of rows by up to two vectors of columns, over all of k: four
@@ -15,6 +16,8 @@
 //! Tile registers belong to a thread and are set up by [`Registers`] for the time of a unit of
 //! work: what is not in use, nobody saves.
 
+#[cfg(feature = "quantization")]
+pub(super) mod bytes;
 pub(super) mod product;
 
 use std::marker::PhantomData;
@@ -34,6 +37,12 @@ pub(crate) const STRIPS: usize = 2;
 /// do so.
 pub(crate) fn is_available(isa: Isa) -> bool {
     bf16::is_available(isa) && system::lets_us()
+}
+
+/// Whether this machine multiplies tiles of bytes, and the system lets this process do so.
+#[cfg(feature = "quantization")]
+pub(crate) fn multiplies_bytes(isa: Isa) -> bool {
+    is_available(isa) && system::has_bytes()
 }
 
 /// How many words of k an instruction multiplies, of so many that are adjacent in both operands,
@@ -135,9 +144,21 @@ pub(crate) enum Ahead {
 /// Geometry: floats that a block of two strips and two vectors fetches for each tile of a row.
 pub(crate) const FETCHED: usize = 128;
 
+/// Kind of words, and of their sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Words {
+    /// Two steps as bfloat16, summed up in floats.
+    Pairs,
+    /// Four steps as bytes, of A without sign and of B with sign, summed up in integers of 32 bits,
+    /// which wrap.
+    #[cfg(feature = "quantization")]
+    Quads,
+}
+
 /// The tile registers of this thread, set up for strips of some rows.
 #[derive(Debug)]
 pub(crate) struct Registers {
+    words: Words,
     rows: usize,
     depth: usize,
     /// They are those of one thread.
@@ -145,16 +166,27 @@ pub(crate) struct Registers {
 }
 
 impl Registers {
-    /// Sets up for strips of `rows` rows, whose tiles have `depth` words.
+    /// Sets up for strips of `rows` rows of pairs, whose tiles have `depth` words.
     ///
     /// # Safety
     ///
     /// The machine must multiply tiles, and this thread must not have registers already.
     pub(crate) unsafe fn set_up(rows: usize, depth: usize) -> Registers {
+        // SAFETY: the caller's promise.
+        unsafe { Registers::set_up_for(Words::Pairs, rows, depth) }
+    }
+
+    /// Sets up for strips of `rows` rows of some words, whose tiles have `depth` of them.
+    ///
+    /// # Safety
+    ///
+    /// The machine must multiply tiles of such words, and this thread must not have registers
+    /// already.
+    pub(crate) unsafe fn set_up_for(words: Words, rows: usize, depth: usize) -> Registers {
         assert!((1..=ROWS).contains(&rows) && (1..=ROWS).contains(&depth), "{rows} x {depth}");
         // SAFETY: the sizes are those of tiles; the rest is the caller's promise.
         unsafe { system::set_up(rows as u8, depth as u8) };
-        Registers { rows, depth, thread: PhantomData }
+        Registers { words, rows, depth, thread: PhantomData }
     }
 
     /// Multiplies so many strips by so many vectors, each one or two, over all segments.
@@ -190,14 +222,26 @@ impl Registers {
         assert!(!segments.is_empty(), "a sum of nothing");
         // SAFETY: the caller's promise.
         unsafe {
+            use system::pairs;
+            #[cfg(feature = "quantization")]
+            if self.words == Words::Quads {
+                use system::quads;
+                return match (strips, vectors, ahead) {
+                    (1, 1, _) => quads::one_by_one(&block),
+                    (1, ..) => quads::one_by_two(&block),
+                    (_, 1, _) => quads::two_by_one(&block),
+                    (_, _, Ahead::Next(_)) => quads::two_by_two_before_next(&block),
+                    _ => quads::two_by_two(&block),
+                };
+            }
             match (strips, vectors, ahead) {
-                (1, 1, _) => system::one_by_one(&block),
-                (1, _, Ahead::Vectors) => system::one_by_two_fetched(&block),
-                (1, ..) => system::one_by_two(&block),
-                (_, 1, _) => system::two_by_one(&block),
-                (_, _, Ahead::Vectors) => system::two_by_two_fetched(&block),
-                (_, _, Ahead::Next(_)) => system::two_by_two_before_next(&block),
-                _ => system::two_by_two(&block),
+                (1, 1, _) => pairs::one_by_one(&block),
+                (1, _, Ahead::Vectors) => pairs::one_by_two_fetched(&block),
+                (1, ..) => pairs::one_by_two(&block),
+                (_, 1, _) => pairs::two_by_one(&block),
+                (_, _, Ahead::Vectors) => pairs::two_by_two_fetched(&block),
+                (_, _, Ahead::Next(_)) => pairs::two_by_two_before_next(&block),
+                _ => pairs::two_by_two(&block),
             }
         }
     }
@@ -228,10 +272,9 @@ impl Drop for Registers {
 mod system {
     use std::arch::asm;
     use std::arch::x86_64::{__cpuid, __cpuid_count};
-    use std::mem::offset_of;
     use std::sync::OnceLock;
 
-    use super::{Block, ROWS, WIDTH};
+    use super::{ROWS, WIDTH};
     use crate::gemm::{TileEnd, TileEpilogue, finish as finish_tile};
     use sardonyx_simd::Simd;
     use sardonyx_simd::avx512::Avx512;
@@ -240,6 +283,13 @@ mod system {
     pub(super) fn lets_us() -> bool {
         static LETS: OnceLock<bool> = OnceLock::new();
         *LETS.get_or_init(|| has_tiles() && is_saved() && asks())
+    }
+
+    /// Whether tiles that there are hold bytes as well.
+    #[cfg(feature = "quantization")]
+    pub(super) fn has_bytes() -> bool {
+        static HAS: OnceLock<bool> = OnceLock::new();
+        *HAS.get_or_init(|| __cpuid_count(7, 0).edx >> 25 & 1 == 1)
     }
 
     fn has_tiles() -> bool {
@@ -336,7 +386,7 @@ mod system {
             /// # Safety
             ///
             /// The registers must be set up for the block, whose pointers must be valid.
-            pub(super) unsafe fn $name(block: &Block<'_>) {
+            pub(in crate::gemm::amx) unsafe fn $name(block: &Block<'_>) {
                 // SAFETY: the caller's promise. Only the sums are written.
                 unsafe {
                     asm!(
@@ -406,131 +456,160 @@ mod system {
         };
     }
 
-    block!(
-        two_by_two,
-        ["tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3"],
-        [
-            "tileloadd tmm4, [{a0} + {a_rs}*1]",
-            "tileloadd tmm6, [{b0} + {b_rs}*1]",
-            "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloadd tmm7, [{b1} + {b_rs}*1]",
-            "tdpbf16ps tmm1, tmm4, tmm7",
-            "tileloadd tmm5, [{a1} + {a_rs}*1]",
-            "tdpbf16ps tmm2, tmm5, tmm6",
-            "tdpbf16ps tmm3, tmm5, tmm7"
-        ],
-        [
-            "tilestored [{a0} + {tiles}*1], tmm0",
-            "tilestored [{a0} + {tiles}*1 + 64], tmm1",
-            "tilestored [{a0} + {tiles}*1 + 2048], tmm2",
-            "tilestored [{a0} + {tiles}*1 + 2112], tmm3"
-        ]
-    );
+    /// Defines the products of blocks of a kind of words, by the instruction that multiplies them.
+    macro_rules! blocks {
+        ($dot:literal) => {
+            block!(
+                two_by_two,
+                ["tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3"],
+                [
+                    "tileloadd tmm4, [{a0} + {a_rs}*1]",
+                    "tileloadd tmm6, [{b0} + {b_rs}*1]",
+                    concat!($dot, " tmm0, tmm4, tmm6"),
+                    "tileloadd tmm7, [{b1} + {b_rs}*1]",
+                    concat!($dot, " tmm1, tmm4, tmm7"),
+                    "tileloadd tmm5, [{a1} + {a_rs}*1]",
+                    concat!($dot, " tmm2, tmm5, tmm6"),
+                    concat!($dot, " tmm3, tmm5, tmm7")
+                ],
+                [
+                    "tilestored [{a0} + {tiles}*1], tmm0",
+                    "tilestored [{a0} + {tiles}*1 + 64], tmm1",
+                    "tilestored [{a0} + {tiles}*1 + 2048], tmm2",
+                    "tilestored [{a0} + {tiles}*1 + 2112], tmm3"
+                ]
+            );
 
-    block!(
-        two_by_two_fetched,
-        ["tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3"],
-        [
-            "tileloadd tmm4, [{a0} + {a_rs}*1]",
-            "tileloadd tmm6, [{b0} + {b_rs}*1]",
-            fetch!("b0"),
-            "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloadd tmm7, [{b1} + {b_rs}*1]",
-            fetch!("b1"),
-            "tdpbf16ps tmm1, tmm4, tmm7",
-            "tileloadd tmm5, [{a1} + {a_rs}*1]",
-            "tdpbf16ps tmm2, tmm5, tmm6",
-            "tdpbf16ps tmm3, tmm5, tmm7"
-        ],
-        [
-            "tilestored [{a0} + {tiles}*1], tmm0",
-            "tilestored [{a0} + {tiles}*1 + 64], tmm1",
-            "tilestored [{a0} + {tiles}*1 + 2048], tmm2",
-            "tilestored [{a0} + {tiles}*1 + 2112], tmm3"
-        ]
-    );
+            block!(
+                two_by_two_before_next,
+                ["tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3"],
+                [
+                    "tileloadd tmm4, [{a0} + {a_rs}*1]",
+                    "tileloadd tmm6, [{b0} + {b_rs}*1]",
+                    "prefetcht1 [{next}]",
+                    "prefetcht1 [{next} + 64]",
+                    "prefetcht1 [{next} + 128]",
+                    "prefetcht1 [{next} + 192]",
+                    concat!($dot, " tmm0, tmm4, tmm6"),
+                    "tileloadd tmm7, [{b1} + {b_rs}*1]",
+                    "prefetcht1 [{next} + 256]",
+                    "prefetcht1 [{next} + 320]",
+                    "prefetcht1 [{next} + 384]",
+                    "prefetcht1 [{next} + 448]",
+                    "add {next}, 512",
+                    concat!($dot, " tmm1, tmm4, tmm7"),
+                    "tileloadd tmm5, [{a1} + {a_rs}*1]",
+                    concat!($dot, " tmm2, tmm5, tmm6"),
+                    concat!($dot, " tmm3, tmm5, tmm7")
+                ],
+                [
+                    "tilestored [{a0} + {tiles}*1], tmm0",
+                    "tilestored [{a0} + {tiles}*1 + 64], tmm1",
+                    "tilestored [{a0} + {tiles}*1 + 2048], tmm2",
+                    "tilestored [{a0} + {tiles}*1 + 2112], tmm3"
+                ]
+            );
 
-    block!(
-        two_by_two_before_next,
-        ["tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3"],
-        [
-            "tileloadd tmm4, [{a0} + {a_rs}*1]",
-            "tileloadd tmm6, [{b0} + {b_rs}*1]",
-            "prefetcht1 [{next}]",
-            "prefetcht1 [{next} + 64]",
-            "prefetcht1 [{next} + 128]",
-            "prefetcht1 [{next} + 192]",
-            "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloadd tmm7, [{b1} + {b_rs}*1]",
-            "prefetcht1 [{next} + 256]",
-            "prefetcht1 [{next} + 320]",
-            "prefetcht1 [{next} + 384]",
-            "prefetcht1 [{next} + 448]",
-            "add {next}, 512",
-            "tdpbf16ps tmm1, tmm4, tmm7",
-            "tileloadd tmm5, [{a1} + {a_rs}*1]",
-            "tdpbf16ps tmm2, tmm5, tmm6",
-            "tdpbf16ps tmm3, tmm5, tmm7"
-        ],
-        [
-            "tilestored [{a0} + {tiles}*1], tmm0",
-            "tilestored [{a0} + {tiles}*1 + 64], tmm1",
-            "tilestored [{a0} + {tiles}*1 + 2048], tmm2",
-            "tilestored [{a0} + {tiles}*1 + 2112], tmm3"
-        ]
-    );
+            block!(
+                two_by_one,
+                ["tilezero tmm0", "tilezero tmm2"],
+                [
+                    "tileloadd tmm4, [{a0} + {a_rs}*1]",
+                    "tileloadd tmm6, [{b0} + {b_rs}*1]",
+                    concat!($dot, " tmm0, tmm4, tmm6"),
+                    "tileloadd tmm5, [{a1} + {a_rs}*1]",
+                    concat!($dot, " tmm2, tmm5, tmm6")
+                ],
+                [
+                    "tilestored [{a0} + {tiles}*1], tmm0",
+                    "tilestored [{a0} + {tiles}*1 + 2048], tmm2"
+                ]
+            );
 
-    block!(
-        two_by_one,
-        ["tilezero tmm0", "tilezero tmm2"],
-        [
-            "tileloadd tmm4, [{a0} + {a_rs}*1]",
-            "tileloadd tmm6, [{b0} + {b_rs}*1]",
-            "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloadd tmm5, [{a1} + {a_rs}*1]",
-            "tdpbf16ps tmm2, tmm5, tmm6"
-        ],
-        ["tilestored [{a0} + {tiles}*1], tmm0", "tilestored [{a0} + {tiles}*1 + 2048], tmm2"]
-    );
+            block!(
+                one_by_two,
+                ["tilezero tmm0", "tilezero tmm1"],
+                [
+                    "tileloadd tmm4, [{a0} + {a_rs}*1]",
+                    "tileloadd tmm6, [{b0} + {b_rs}*1]",
+                    concat!($dot, " tmm0, tmm4, tmm6"),
+                    "tileloadd tmm7, [{b1} + {b_rs}*1]",
+                    concat!($dot, " tmm1, tmm4, tmm7")
+                ],
+                ["tilestored [{a0} + {tiles}*1], tmm0", "tilestored [{a0} + {tiles}*1 + 64], tmm1"]
+            );
 
-    block!(
-        one_by_two,
-        ["tilezero tmm0", "tilezero tmm1"],
-        [
-            "tileloadd tmm4, [{a0} + {a_rs}*1]",
-            "tileloadd tmm6, [{b0} + {b_rs}*1]",
-            "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloadd tmm7, [{b1} + {b_rs}*1]",
-            "tdpbf16ps tmm1, tmm4, tmm7"
-        ],
-        ["tilestored [{a0} + {tiles}*1], tmm0", "tilestored [{a0} + {tiles}*1 + 64], tmm1"]
-    );
+            block!(
+                one_by_one,
+                ["tilezero tmm0"],
+                [
+                    "tileloadd tmm4, [{a0} + {a_rs}*1]",
+                    "tileloadd tmm6, [{b0} + {b_rs}*1]",
+                    concat!($dot, " tmm0, tmm4, tmm6")
+                ],
+                ["tilestored [{a0} + {tiles}*1], tmm0"]
+            );
+        };
+    }
 
-    block!(
-        one_by_two_fetched,
-        ["tilezero tmm0", "tilezero tmm1"],
-        [
-            "tileloadd tmm4, [{a0} + {a_rs}*1]",
-            "tileloadd tmm6, [{b0} + {b_rs}*1]",
-            fetch!("b0"),
-            "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloadd tmm7, [{b1} + {b_rs}*1]",
-            fetch!("b1"),
-            "tdpbf16ps tmm1, tmm4, tmm7"
-        ],
-        ["tilestored [{a0} + {tiles}*1], tmm0", "tilestored [{a0} + {tiles}*1 + 64], tmm1"]
-    );
+    /// Blocks of pairs of bfloat16, whose sums are floats.
+    pub(super) mod pairs {
+        use std::arch::asm;
+        use std::mem::offset_of;
 
-    block!(
-        one_by_one,
-        ["tilezero tmm0"],
-        [
-            "tileloadd tmm4, [{a0} + {a_rs}*1]",
-            "tileloadd tmm6, [{b0} + {b_rs}*1]",
-            "tdpbf16ps tmm0, tmm4, tmm6"
-        ],
-        ["tilestored [{a0} + {tiles}*1], tmm0"]
-    );
+        use super::super::Block;
+
+        blocks!("tdpbf16ps");
+
+        block!(
+            two_by_two_fetched,
+            ["tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3"],
+            [
+                "tileloadd tmm4, [{a0} + {a_rs}*1]",
+                "tileloadd tmm6, [{b0} + {b_rs}*1]",
+                fetch!("b0"),
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tileloadd tmm7, [{b1} + {b_rs}*1]",
+                fetch!("b1"),
+                "tdpbf16ps tmm1, tmm4, tmm7",
+                "tileloadd tmm5, [{a1} + {a_rs}*1]",
+                "tdpbf16ps tmm2, tmm5, tmm6",
+                "tdpbf16ps tmm3, tmm5, tmm7"
+            ],
+            [
+                "tilestored [{a0} + {tiles}*1], tmm0",
+                "tilestored [{a0} + {tiles}*1 + 64], tmm1",
+                "tilestored [{a0} + {tiles}*1 + 2048], tmm2",
+                "tilestored [{a0} + {tiles}*1 + 2112], tmm3"
+            ]
+        );
+
+        block!(
+            one_by_two_fetched,
+            ["tilezero tmm0", "tilezero tmm1"],
+            [
+                "tileloadd tmm4, [{a0} + {a_rs}*1]",
+                "tileloadd tmm6, [{b0} + {b_rs}*1]",
+                fetch!("b0"),
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tileloadd tmm7, [{b1} + {b_rs}*1]",
+                fetch!("b1"),
+                "tdpbf16ps tmm1, tmm4, tmm7"
+            ],
+            ["tilestored [{a0} + {tiles}*1], tmm0", "tilestored [{a0} + {tiles}*1 + 64], tmm1"]
+        );
+    }
+
+    /// Blocks of four bytes, of A without sign and of B with sign, whose sums are integers.
+    #[cfg(feature = "quantization")]
+    pub(super) mod quads {
+        use std::arch::asm;
+        use std::mem::offset_of;
+
+        use super::super::Block;
+
+        blocks!("tdpbusd");
+    }
 
     enable!(
         avx512,
@@ -601,8 +680,30 @@ mod system {
 /// Where there are none.
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 mod system {
-    use super::Block;
     use crate::gemm::TileEnd;
+
+    /// Defines functions that nothing calls.
+    macro_rules! blocks {
+        ($($name:ident)*) => {
+            use super::super::Block;
+            $(pub(in crate::gemm::amx) unsafe fn $name(_block: &Block<'_>) {})*
+        };
+    }
+
+    pub(super) mod pairs {
+        blocks!(two_by_two two_by_two_fetched two_by_two_before_next two_by_one one_by_two
+            one_by_two_fetched one_by_one);
+    }
+
+    #[cfg(feature = "quantization")]
+    pub(super) mod quads {
+        blocks!(two_by_two two_by_two_before_next two_by_one one_by_two one_by_one);
+    }
+
+    #[cfg(feature = "quantization")]
+    pub(super) fn has_bytes() -> bool {
+        false
+    }
 
     pub(super) fn lets_us() -> bool {
         false
@@ -611,20 +712,6 @@ mod system {
     pub(super) unsafe fn set_up(_rows: u8, _depth: u8) {}
 
     pub(super) unsafe fn release() {}
-
-    pub(super) unsafe fn two_by_two(_block: &Block<'_>) {}
-
-    pub(super) unsafe fn two_by_two_fetched(_block: &Block<'_>) {}
-
-    pub(super) unsafe fn two_by_two_before_next(_block: &Block<'_>) {}
-
-    pub(super) unsafe fn two_by_one(_block: &Block<'_>) {}
-
-    pub(super) unsafe fn one_by_two(_block: &Block<'_>) {}
-
-    pub(super) unsafe fn one_by_two_fetched(_block: &Block<'_>) {}
-
-    pub(super) unsafe fn one_by_one(_block: &Block<'_>) {}
 
     pub(super) unsafe fn finish(_sums: *const f32, _rows: usize, _end: &TileEnd) {}
 }

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use super::gemv;
 use super::matrix::strided_len;
 use super::pack::{PackSource, SendPtr, panel_width};
 use super::{Bias, Epilogue, Lhs, MatRef, Number, PackedB, Rhs, gemm, gemm_generic, gemm_scratch};
+use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 use sardonyx_simd::{Exec, Isa, Operation, Pool, Work, split_even};
 
@@ -122,7 +124,7 @@ pub fn gemm_batch_generic<T: Number>(
     Ok(())
 }
 
-/// Choice: most rows of a matrix that are multiplied where they lie.
+/// Choice: most rows of a matrix for which panels do not pay.
 const FEW_ROWS: usize = 12;
 
 /// The rows of all matrices of a batch, as the columns of one matrix.
@@ -131,6 +133,46 @@ struct Rows<'a> {
     dims: &'a [usize],
     /// Matrices.
     count: usize,
+}
+
+impl Rows<'_> {
+    /// Whether the rows are copied side by side first. The order of sums with a matrix in memory
+    /// depends on the number of rows and columns where one of them is small, so rows that lie apart
+    /// must be counted together, as those that lie side by side are.
+    fn are_copied(&self, b: &BatchRhs<'_>) -> bool {
+        match b {
+            BatchRhs::Plain(b) => self.width() <= FEW_ROWS || b.cols <= gemv::ROWS,
+            BatchRhs::Packed(_) => false,
+        }
+    }
+
+    fn floats(&self) -> usize {
+        self.width().saturating_mul(self.depth())
+    }
+
+    /// Copies the rows to memory where nothing lies between them. Which elements are neighbours
+    /// stays, as that too decides the order of sums.
+    fn copy_to<'m>(&self, to: &'m mut [f32]) -> MatRef<'m> {
+        let (width, depth) = (self.width(), self.depth());
+        let of = self.of;
+        let within = (of.rows > 1).then_some(of.row_stride);
+        let between = self
+            .dims
+            .iter()
+            .zip(of.batch_strides)
+            .filter(|(d, _)| **d > 1)
+            .map(|(_, stride)| *stride);
+        let least = within.into_iter().chain(between).filter(|step| *step > 0).min();
+        let by_steps = least.is_some_and(|least| least < of.col_stride);
+        let (row_step, col_step) = if by_steps { (1, width) } else { (depth, 1) };
+        for index in 0..width {
+            let row = of.row_from(self.dims, index, 0);
+            for step in 0..depth {
+                to[index * row_step + step * col_step] = row[step * of.col_stride];
+            }
+        }
+        MatRef::new(to, width, depth, row_step, col_step)
+    }
 }
 
 impl PackSource for Rows<'_> {
@@ -262,7 +304,10 @@ pub fn gemm_batch_scratch(
         return each;
     }
     let tall = Rows { of: a, dims, count };
-    each.max(gemm_scratch(exec, &Lhs::Virtual(&tall), &right))
+    let copied = if tall.are_copied(&b) { tall.floats() } else { 0 };
+    // Panels take no less than whatever a matrix in memory takes.
+    let panels = gemm_scratch(exec, &Lhs::Virtual(&tall), &right);
+    each.max(panels.saturating_add(copied.saturating_mul(size_of::<f32>())))
 }
 
 /// Where the products of a batch go: number i (last dimension fastest) to `data[i * stride..]`, its
@@ -326,8 +371,13 @@ pub fn gemm_batch(
             let tall = MatRef::new(a.data, count * m, k, a.row_stride, a.col_stride);
             return gemm(exec, Lhs::Plain(tall), rhs(0), c, ldc, epilogue);
         }
+        let tall = Rows { of: a, dims, count };
+        if tall.are_copied(&b) {
+            return with_scratch(tall.floats(), |rows| {
+                gemm(exec, Lhs::Plain(tall.copy_to(rows)), rhs(0), c, ldc, epilogue)
+            });
+        }
         if count * m > FEW_ROWS {
-            let tall = Rows { of: a, dims, count };
             return gemm(exec, Lhs::Virtual(&tall), rhs(0), c, ldc, epilogue);
         }
     }

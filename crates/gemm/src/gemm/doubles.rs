@@ -11,6 +11,9 @@ use sardonyx_simd::{Body, Isa, Simd, Vector, dispatch};
 
 /// Cache: steps of k that are packed at a time. Sums go on from one part to the next.
 const STEPS: usize = 256;
+/// Cache: tiles of rows that are packed at a time: up to 256 KB, which stay in the second level
+/// while a panel of columns stays in the first.
+const TILES: usize = 16;
 /// Sums: most rows of a product whose right operand is read where it lies: packing it would take
 /// longer than the product.
 const FEW: usize = 4;
@@ -40,7 +43,9 @@ pub(super) unsafe fn multiply(isa: Isa, part: Rectangle<'_, f64>) {
     let steps = STEPS.min(part.a.cols()).max(1);
     let strides = [part.b.row_stride(), part.b.col_stride()];
     let is_packed = part.rows.len() > FEW || !strides.contains(&1);
-    let len = if is_packed { steps * (part.cols.len().next_multiple_of(width) + rows) } else { 0 };
+    let height = part.rows.len().next_multiple_of(rows).clamp(rows, TILES * rows);
+    let packed = part.cols.len().next_multiple_of(width) + height;
+    let len = if is_packed { steps * packed } else { 0 };
     with_scratch_of(len, |memory: &mut [f64]| {
         // SAFETY: the caller's promise.
         unsafe { dispatch(isa, Doubles { part, steps, memory }) }
@@ -89,7 +94,8 @@ impl Doubles<'_> {
         let Doubles { part, steps, memory } = self;
         let (depth, width) = (part.a.cols(), C * V::LANES);
         let (rows, cols) = (part.rows.clone(), part.cols.clone());
-        let (pack_a, pack_b) = memory.split_at_mut(steps * R);
+        let height = rows.len().next_multiple_of(R).clamp(R, TILES * R);
+        let (pack_a, pack_b) = memory.split_at_mut(steps * height);
         let mut k0 = 0;
         loop {
             let k = k0..depth.min(k0 + steps);
@@ -97,29 +103,33 @@ impl Doubles<'_> {
                 let first = cols.start + panel * width;
                 part.pack_b(k.clone(), first..cols.end.min(first + width), width, to);
             }
-            for row in rows.clone().step_by(R) {
-                let m = R.min(rows.end - row);
-                part.pack_a(k.clone(), row..row + m, R, pack_a);
+            for block in rows.clone().step_by(height) {
+                let end = rows.end.min(block + height);
+                for (row, to) in (block..end).step_by(R).zip(pack_a.chunks_exact_mut(steps * R)) {
+                    part.pack_a(k.clone(), row..end.min(row + R), R, to);
+                }
                 for (panel, b) in pack_b.chunks_exact(steps * width).enumerate() {
                     let col = cols.start + panel * width;
-                    let n = width.min(cols.end - col);
-                    let panels = Panels { a: pack_a.as_ptr(), b: b.as_ptr(), steps: k.len() };
-                    // SAFETY: the tile is inside the rectangle; the operands are packed.
-                    unsafe {
-                        let first = part.c.wrapping_add(row * part.ldc + col);
-                        if m == R && n == width {
-                            panels.multiply::<V, R, C>(k0 > 0, first, part.ldc);
-                        } else {
-                            let mut some = [0.0; MOST_ROWS * MOST_WIDTH];
-                            let to = some.as_mut_ptr();
-                            if k0 > 0 {
-                                copy_rows(m, n, first, part.ldc, to, width);
+                    for (row, a) in (block..end).step_by(R).zip(pack_a.chunks_exact(steps * R)) {
+                        let (m, n) = (R.min(end - row), width.min(cols.end - col));
+                        let panels = Panels { a: a.as_ptr(), b: b.as_ptr(), steps: k.len() };
+                        // SAFETY: the tile is inside the rectangle; the operands are packed.
+                        unsafe {
+                            let first = part.c.wrapping_add(row * part.ldc + col);
+                            if m == R && n == width {
+                                panels.multiply::<V, R, C>(k0 > 0, first, part.ldc);
+                            } else {
+                                let mut some = [0.0; MOST_ROWS * MOST_WIDTH];
+                                let to = some.as_mut_ptr();
+                                if k0 > 0 {
+                                    copy_rows(m, n, first, part.ldc, to, width);
+                                }
+                                panels.multiply::<V, R, C>(k0 > 0, to, width);
+                                copy_rows(m, n, to, width, first, part.ldc);
                             }
-                            panels.multiply::<V, R, C>(k0 > 0, to, width);
-                            copy_rows(m, n, to, width, first, part.ldc);
-                        }
-                        if k.end == depth {
-                            part.finish(row..row + m, col..col + n);
+                            if k.end == depth {
+                                part.finish(row..row + m, col..col + n);
+                            }
                         }
                     }
                 }
@@ -252,10 +262,20 @@ impl Rectangle<'_, f64> {
             }
             return;
         }
+        let is_dense = self.b.col_stride() == 1;
         for (p, row) in k.zip(to.chunks_exact_mut(width)) {
-            for (j, to) in row.iter_mut().enumerate() {
-                *to = if j < n { self.b.get(p, cols.start + j) } else { 0.0 };
+            let (row, after) = row.split_at_mut(n);
+            if is_dense {
+                // SAFETY: the row of B has `n` adjacent elements there.
+                row.copy_from_slice(unsafe {
+                    std::slice::from_raw_parts(self.b.at(p, cols.start), n)
+                });
+            } else {
+                for (j, to) in row.iter_mut().enumerate() {
+                    *to = self.b.get(p, cols.start + j);
+                }
             }
+            after.fill(0.0);
         }
     }
 

@@ -30,7 +30,7 @@ pub(super) struct Gemv<'a> {
     pub(super) isa: Isa,
     /// m x k with m at most [`ROWS`].
     pub(super) x: MatRef<'a>,
-    /// k x n, with one of its strides 1.
+    /// k x n, with one of its strides 1 unless it is a single column.
     pub(super) b: MatRef<'a>,
     pub(super) c: SendPtr,
     pub(super) ldc: usize,
@@ -42,7 +42,7 @@ pub(super) struct Gemv<'a> {
 impl Gemv<'_> {
     /// Whether there is a loop for the layout of `b`.
     pub(super) fn suits(b: &MatRef<'_>) -> bool {
-        b.row_stride() == 1 || b.col_stride() == 1
+        b.row_stride() == 1 || b.col_stride() == 1 || b.cols() == 1
     }
 
     /// # Safety
@@ -53,32 +53,41 @@ impl Gemv<'_> {
         let most = n.div_ceil(MIN_BLOCK);
         let parts = n.div_ceil(BLOCK).max((threads * 4).min(most));
         let parts = if threads == 1 { n.div_ceil(BLOCK) } else { parts };
-        // Dot products read the left operand as vectors. A single column has no neighbours.
-        let dots = self.b.row_stride() == 1 && (self.b.col_stride() != 1 || n == 1);
-        let copy = if dots && self.x.col_stride() != 1 { m * k } else { 0 };
-        with_scratch(copy, |buf| {
-            let mut x = self.x;
-            if copy > 0 {
-                for (i, row) in buf.chunks_exact_mut(k).enumerate() {
+        // A single column has no neighbours, so its stride must not choose the order of sums.
+        let dots = n == 1 || (self.b.row_stride() == 1 && self.b.col_stride() != 1);
+        // Dot products read both operands as vectors.
+        let x_copy = if dots && self.x.col_stride() != 1 { m * k } else { 0 };
+        let b_copy = if dots && self.b.row_stride() != 1 { k } else { 0 };
+        with_scratch(x_copy + b_copy, |buf| {
+            let (x_buf, b_buf) = buf.split_at_mut(x_copy);
+            let (mut x, mut matrix) = (self.x, self.b);
+            if x_copy > 0 {
+                for (i, row) in x_buf.chunks_exact_mut(k).enumerate() {
                     for (p, to) in row.iter_mut().enumerate() {
                         *to = self.x.get(i, p);
                     }
                 }
-                x = MatRef::row_major(buf, m, k);
+                x = MatRef::row_major(x_buf, m, k);
+            }
+            if b_copy > 0 {
+                for (p, to) in b_buf.iter_mut().enumerate() {
+                    *to = self.b.get(p, 0);
+                }
+                matrix = MatRef::col_major(b_buf, k, 1);
             }
             let one = |part: usize| {
                 let cols = split_even(n, parts, part);
                 with_scratch(m * cols.len(), |acc| {
-                    let b = self.b.as_ptr().wrapping_add(cols.start * self.b.col_stride());
+                    let b = matrix.as_ptr().wrapping_add(cols.start * matrix.col_stride());
                     // SAFETY: operands are valid for their sizes; the accumulators have m rows of
                     // the chunk's columns; the chunk owns these columns of C; the machine has
                     // `isa`.
                     unsafe {
                         if dots {
-                            let (b_ws, n) = (self.b.col_stride(), cols.len());
+                            let (b_ws, n) = (matrix.col_stride(), cols.len());
                             dispatch(self.isa, Dots { x, b, b_ws, n, acc });
                         } else {
-                            let (b_ks, n) = (self.b.row_stride(), cols.len());
+                            let (b_ks, n) = (matrix.row_stride(), cols.len());
                             dispatch(self.isa, Axpy { x, b, b_ks, n, acc });
                         }
                         self.store(acc, cols);

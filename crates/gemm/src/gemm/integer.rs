@@ -2,10 +2,10 @@
 //!
 //! The idea: a word of 32 bits, which holds one step of k in panels of floats, holds several
 //! neighbouring steps here: two as integers of 16 bits, or four as bytes where the machine
-//! multiplies those (`VPDPBUSD`). Panels and blocks are thus those of floats; what a lane
-//! multiplies and adds is another [`Mac`](super::tile::Mac), and its sum is an integer in the bits
-//! of a lane. With AVX2, a constant right operand stays bytes in memory: two steps are half a word,
-//! which tiles widen.
+//! multiplies those (`VPDPBUSD`, or tiles of AMX for many rows). Panels and blocks are thus those
+//! of floats; what a lane multiplies and adds is another [`Mac`](super::tile::Mac), and its sum is
+//! an integer in the bits of a lane. With AVX2, a constant right operand stays bytes in memory: two
+//! steps are half a word, which tiles widen.
 //!
 //! Elements are packed without their zero points `z` and `y`, so a constant has one form whatever
 //! these are. What they add to a sum is taken off at the end:
@@ -18,8 +18,12 @@ use std::ops::Range;
 use std::slice;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-use super::blocked::{KC, Operand, Product, Sweep};
-use super::epilogue::Epilogue;
+use super::amx::{
+    self,
+    bytes::{self, BytesByTiles},
+};
+use super::blocked::{FinishRow, KC, Operand, Product, Sweep};
+use super::epilogue::{ApplyFunction, Epilogue, TileEpilogue};
 use super::form::{Elements, Form};
 use super::matrix::MatRef;
 use super::pack::{Packed, PackedB, Panels, SendPtr, each_chunk, panel_width, rows_in_place};
@@ -31,7 +35,7 @@ use super::tile::TileTable;
 use sardonyx_simd::buffer::{Lasts, with_scratch};
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::{Ended, Exec, Isa};
-use sardonyx_simd::{Level, Loop, check_isa};
+use sardonyx_simd::{Level, Loop, check_isa, dispatch};
 
 /// What the words of panels hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -328,7 +332,37 @@ pub fn gemm_bytes(
     zero_points: ZeroPoints<'_>,
     c: &mut [i32],
 ) -> Result<(), Ended> {
-    product(exec, b.words(exec.isa), a, b, zero_points, c)
+    product(exec, b.words(exec.isa), a, b, zero_points, c, None)
+}
+
+/// Computes C = epilogue(factors (A - zero points) (B - zero points)): sums of integers, which wrap
+/// at 32 bits, become floats and are multiplied by one number, or by one for each column.
+///
+/// # Panics
+///
+/// As [`gemm_bytes`], or if the sizes of `factors` or of a part of the epilogue do not fit.
+pub fn gemm_bytes_to_floats(
+    exec: &Exec<'_>,
+    a: ByteMatrix<'_>,
+    b: ByteRhs<'_>,
+    zero_points: ZeroPoints<'_>,
+    factors: &[f32],
+    epilogue: &Epilogue<'_>,
+    c: &mut [f32],
+) -> Result<(), Ended> {
+    let (m, n) = (a.bits.rows(), b.size().1);
+    assert!(factors.len() == 1 || factors.len() == n, "{} factors for {n}", factors.len());
+    epilogue.check(m, n, c.len());
+    let floats = ToFloats { factors, epilogue: epilogue.raw(n) };
+    // SAFETY: an integer of 32 bits has the size and alignment of a float, and any bits are either.
+    let sums = unsafe { slice::from_raw_parts_mut(c.as_mut_ptr().cast::<i32>(), c.len()) };
+    product(exec, b.words(exec.isa), a, b, zero_points, sums, Some(&floats))
+}
+
+/// Factors and epilogue of sums as floats.
+struct ToFloats<'a> {
+    factors: &'a [f32],
+    epilogue: TileEpilogue,
 }
 
 fn product(
@@ -338,6 +372,7 @@ fn product(
     b: ByteRhs<'_>,
     zero_points: ZeroPoints<'_>,
     c: &mut [i32],
+    floats: Option<&ToFloats<'_>>,
 ) -> Result<(), Ended> {
     check_isa(exec.isa);
     assert!(words.is_available(exec.isa), "this machine does not multiply {words:?}");
@@ -370,16 +405,26 @@ fn product(
                 form: words,
                 sweep: Sweep::FromFirst,
             };
-            let threads = threads(exec.pool, [m, n, product.k]);
             // SAFETY: sizes were checked and are not zero, panels are packed, `c` is borrowed
             // mutably; the machine multiplies such words.
-            unsafe { product.run_panels(exec.pool, threads, a, b)? };
+            unsafe {
+                match tiles_for(&product, &a) {
+                    Some(tiles) => tiles.run(exec.pool)?,
+                    None => {
+                        let threads = threads(exec.pool, [m, n, product.k]);
+                        product.run_panels(exec.pool, threads, a, b)?;
+                    }
+                }
+            };
             let zeros = Zeros {
                 depth: k as i32,
                 a: (of_left, zero_points.a, a_sums),
                 b: (of_right, zero_points.b, b_sums),
             };
-            zeros.take_off(exec, n, c)
+            match floats {
+                Some(floats) => zeros.take_off_floats(exec, n, c, floats),
+                None => zeros.take_off(exec, n, c),
+            }
         };
         match b {
             ByteRhs::Packed(b) => {
@@ -392,6 +437,22 @@ fn product(
                 right.with_panels(exec, false, |b, sums| multiply(b, sums, reading))
             }
         }
+    })
+}
+
+/// Returns the same product by matrix tiles, where these are faster.
+fn tiles_for(product: &Product<'_, Words>, a: &Panels) -> Option<BytesByTiles> {
+    let Operand::Panels(b) = product.b else { return None };
+    let is_wide = product.m >= bytes::LEAST_ROWS && product.form == Words::Quads && a.ks == 1;
+    let depth = bytes::depth_of(product.k).filter(|_| is_wide)?;
+    amx::multiplies_bytes(product.isa).then_some(BytesByTiles {
+        caches: product.caches,
+        size: [product.m, product.n],
+        words: product.k,
+        depth,
+        a: *a,
+        b,
+        c: product.c,
     })
 }
 
@@ -696,6 +757,62 @@ impl Zeros<'_> {
     }
 }
 
+impl Zeros<'_> {
+    /// Takes it off all rows of C, of `n` columns, and makes floats of the sums in their place.
+    fn take_off_floats(
+        &self,
+        exec: &Exec<'_>,
+        n: usize,
+        c: &mut [i32],
+        floats: &ToFloats<'_>,
+    ) -> Result<(), Ended> {
+        let level = Level::new(exec.isa);
+        let isa = exec.isa;
+        rows(exec.pool, c, n, 4 * n, |first, c| {
+            for (row, c) in (first..).zip(c.chunks_exact_mut(n)) {
+                level.run_avx2(TakeOff { zeros: self, first: row, n, c: &mut *c });
+                level.run(Convert { factors: floats.factors, c: &mut *c });
+                if floats.epilogue.is_plain() {
+                    continue;
+                }
+                let (out, epilogue) = (c.as_mut_ptr().cast::<f32>(), floats.epilogue.at(row, 0));
+                let body =
+                    FinishRow { src: out, stride: 1, out, n, epilogue: epilogue.before_function() };
+                // SAFETY: the machine has `isa`, and the epilogue was checked for these rows.
+                unsafe { dispatch(isa, body) };
+                if epilogue.activation.is_function() {
+                    let body = ApplyFunction { epilogue, out, rows: 1, cols: n, ldc: n };
+                    // SAFETY: as above.
+                    unsafe { dispatch(isa, body) };
+                }
+            }
+        })
+    }
+}
+
+/// Makes floats of a row of integers, in their place.
+struct Convert<'a> {
+    factors: &'a [f32],
+    c: &'a mut [i32],
+}
+
+impl Loop for Convert<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let float = |sum: i32, factor: f32| (sum as f32 * factor).to_bits().cast_signed();
+        match *self.factors {
+            [factor] => self.c.iter_mut().for_each(|c| *c = float(*c, factor)),
+            _ => {
+                for (c, factor) in self.c.iter_mut().zip(self.factors) {
+                    *c = float(*c, *factor);
+                }
+            }
+        }
+    }
+}
+
 /// Some rows from which [`Zeros`] are taken off.
 struct TakeOff<'a> {
     zeros: &'a Zeros<'a>,
@@ -805,6 +922,7 @@ pub(super) mod pairs_of_bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gemm::{Activation, Bias};
     use sardonyx_simd::Pool;
 
     /// The definition.
@@ -849,7 +967,7 @@ mod tests {
                     let exec = &Exec::new(&pool, isa);
                     for right in [ByteRhs::Plain(b), ByteRhs::Packed(&packed)] {
                         let mut c = vec![-1; want.len()];
-                        product(exec, words, a, right, zero_points, &mut c).unwrap();
+                        product(exec, words, a, right, zero_points, &mut c, None).unwrap();
                         assert!(
                             c == want,
                             "{what}, {isa:?} {words:?}, {threads} threads, {right:?}"
@@ -875,6 +993,10 @@ mod tests {
             (14, 9, 2048),
             (14, 9, 4096),
             (3, 100, 2049),
+            (16, 40, 64),
+            (33, 70, 256),
+            (45, 33, 768),
+            (300, 20, 96),
             (4, 4, 0),
         ] {
             for (a_signed, b_signed) in [(false, false), (false, true), (true, false), (true, true)]
@@ -896,6 +1018,57 @@ mod tests {
                     let left = ByteMatrix { bits: MatRef::col_major(&a, m, k), ..left };
                     let right = ByteMatrix { bits: MatRef::col_major(&b, k, n), ..right };
                     check(left, right, zero_points, &format!("{what}, columns"));
+                }
+            }
+        }
+    }
+
+    /// Checks sums that become floats, which go through an epilogue, each step rounded once.
+    #[test]
+    fn sums_become_floats() {
+        for (m, n, k) in [(1, 1, 1), (3, 70, 33), (20, 37, 64), (40, 5, 700)] {
+            let (a, b) = (bytes(m * k, 1), bytes(k * n, 2));
+            let left = ByteMatrix { bits: MatRef::row_major(&a, m, k), signed: false };
+            let right = ByteMatrix { bits: MatRef::row_major(&b, k, n), signed: true };
+            let floats = |count: usize, salt: usize| -> Vec<f32> {
+                bytes(count, salt).into_iter().map(|x| f32::from(x) / 64.0 - 2.0).collect()
+            };
+            let (bias, residual) = (floats(n, 3), floats(m * n, 4));
+            for points in [ZeroPoints::default(), ZeroPoints { a: &[77], b: &[5] }] {
+                let sums = naive(&left, &right, points);
+                for factors in [vec![0.013], floats(n, 5)] {
+                    let factor =
+                        |at: usize| if factors.len() == 1 { factors[0] } else { factors[at % n] };
+                    let scaled = (0..m * n).map(|at| sums[at] as f32 * factor(at));
+                    let scaled: Vec<f32> = scaled.collect();
+                    let added =
+                        (0..m * n).map(|at| (scaled[at] + bias[at % n] + residual[at]).max(0.0));
+                    let added: Vec<f32> = added.collect();
+                    let epilogue = Epilogue {
+                        bias: Some(Bias::Col(&bias)),
+                        residual: Some(&residual),
+                        activation: Activation::Relu,
+                        ..Epilogue::default()
+                    };
+                    for &isa in Isa::available() {
+                        let packed = PackedB::from_bytes(isa, right).unwrap();
+                        for (threads, b) in [1, 3].into_iter().flat_map(|threads| {
+                            [ByteRhs::Plain(right), ByteRhs::Packed(&packed)].map(|b| (threads, b))
+                        }) {
+                            let pool = Pool::new(threads);
+                            let exec = &Exec::new(&pool, isa);
+                            for (epilogue, want) in
+                                [(Epilogue::default(), &scaled), (epilogue, &added)]
+                            {
+                                let mut c = vec![f32::NAN; m * n];
+                                gemm_bytes_to_floats(
+                                    exec, left, b, points, &factors, &epilogue, &mut c,
+                                )
+                                .unwrap();
+                                assert_eq!(&c, want, "{m}x{n}x{k} {isa:?} {points:?}");
+                            }
+                        }
+                    }
                 }
             }
         }
@@ -930,8 +1103,8 @@ mod tests {
             (&least, &least, true, true),
             (&least, &most, true, false),
         ] {
-            for k in [2, 4, k] {
-                let a = MatRef::row_major(a, 2, k);
+            for (rows, k) in [(2, 2), (2, 4), (2, k), (16, 4096)] {
+                let a = MatRef::row_major(a, rows, k);
                 let b = MatRef::row_major(b, k, 2);
                 let points: [&[u8]; 3] = [&[], &[127], &[128]];
                 for points in points {

@@ -148,10 +148,13 @@ impl Sizes {
     /// copy of the output in the transposed orientation. What a thread holds of a chunk is left
     /// out; it has a fixed bound, less than a second-level cache.
     pub(crate) fn scratch_floats(&self, pool: &Pool) -> usize {
-        match self.few_rows() {
-            Some(FewRows::Left) => return self.m.saturating_mul(self.k),
-            Some(FewRows::Right) => return self.n.saturating_mul(self.k),
-            None => {}
+        if let Some(few) = self.few_rows() {
+            let (rows, others) = match few {
+                FewRows::Left => (self.m, self.n),
+                FewRows::Right => (self.n, self.m),
+            };
+            // A single column of the matrix may be copied too.
+            return (rows + usize::from(others == 1)).saturating_mul(self.k);
         }
         let padded = |width: usize| width.next_multiple_of(panel_width(self.isa));
         let panels = |width: usize| padded(width).saturating_mul(self.k);

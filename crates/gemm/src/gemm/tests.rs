@@ -441,9 +441,92 @@ fn interleaved_matrices_are_one_tall_one() {
                 }
                 let what = format!("{isa:?} {count} x {m} x {k}, step {col_stride}");
                 assert!(product(BatchRhs::Packed(&packed)) == want, "{what}");
-                // Single rows meet a matrix where it lies, in another order.
-                assert!(m == 1 || product(BatchRhs::Plain(bm)) == want, "{what}");
+                assert!(product(BatchRhs::Plain(bm)) == want, "{what}");
             }
+        }
+    }
+}
+
+/// Copies a matrix into larger memory, where its elements have other strides.
+fn spread(matrix: MatRef<'_>, row_stride: usize, col_stride: usize) -> Vec<f32> {
+    let (rows, cols) = (matrix.rows(), matrix.cols());
+    let mut data = vec![f32::NAN; strided_len(rows, cols, row_stride, col_stride).unwrap()];
+    for (i, j) in (0..rows).flat_map(|i| (0..cols).map(move |j| (i, j))) {
+        data[i * row_stride + j * col_stride] = matrix.get(i, j);
+    }
+    data
+}
+
+/// Multiplies matrices in memory.
+fn multiply(exec: &Exec<'_>, a: MatRef<'_>, b: MatRef<'_>) -> Vec<f32> {
+    run(exec, Form::Plain, a, b, b.cols(), &Epilogue::default())
+}
+
+/// Columns are single in a cache with positions last that has room for more than its only one.
+#[test]
+fn the_stride_of_a_single_column_changes_no_bit() {
+    let pool = Pool::new(1);
+    for (m, k) in [(1, 8), (3, 37), (4, 300), (5, 8), (9, 300)] {
+        let (a, b) = (random(m * k, 1), random(k, 2));
+        let (a, b) = (MatRef::row_major(&a, m, k), MatRef::row_major(&b, k, 1));
+        for &isa in Isa::available() {
+            let exec = &Exec::new(&pool, isa);
+            let want = multiply(exec, a, b);
+            for (step, next) in [(40, 1), (1, 1), (1, 77), (40, 3)] {
+                let data = spread(b, step, next);
+                let column = MatRef::new(&data, k, 1, step, next);
+                let found = multiply(exec, a, column);
+                assert!(found == want, "{isa:?} {m} x {k}, strides {step}, {next}");
+            }
+            // The same of a row, beside a matrix that is read nowhere in order.
+            if m == 1 {
+                let b = random(k * 3, 3);
+                let data = spread(MatRef::row_major(&b, k, 3), 20, 5);
+                let b = MatRef::new(&data, k, 3, 20, 5);
+                let apart = spread(a, 1, 40);
+                let row = MatRef::new(&apart, 1, k, 1, 40);
+                assert!(multiply(exec, row, b) == multiply(exec, a, b), "{isa:?}, 1 x {k}");
+            }
+        }
+    }
+}
+
+/// Rows lie apart in a state that has room for more of them in each example.
+#[test]
+fn rows_that_lie_apart_have_the_bits_of_rows_side_by_side() {
+    let pool = Pool::new(1);
+    let sizes = [(2, 1, 40, 300), (3, 2, 40, 300), (2, 3, 4, 37), (5, 4, 3, 37), (3, 5, 1, 300)];
+    for ((count, m, n, k), is_turned) in
+        sizes.iter().flat_map(|sizes| [(*sizes, false), (*sizes, true)])
+    {
+        let (a, b) = (random(count * m * k, 1), random(k * n, 2));
+        let example = (m + 3) * k;
+        let rows = count * m;
+        let mut apart = vec![f32::NAN; count * example];
+        for (from, to) in a.chunks(m * k).zip(apart.chunks_mut(example)) {
+            to[..m * k].copy_from_slice(from);
+        }
+        let (row_stride, col_stride) = if is_turned { (1, k) } else { (n, 1) };
+        let right =
+            BatchMat { data: &b, rows: k, cols: n, row_stride, col_stride, batch_strides: &[0] };
+        for &isa in Isa::available() {
+            let results = [(&a, m * k), (&apart, example)].map(|(data, stride)| {
+                let mut c = vec![f32::NAN; rows * n];
+                let left = BatchMat {
+                    data,
+                    rows: m,
+                    cols: k,
+                    row_stride: k,
+                    col_stride: 1,
+                    batch_strides: &[stride],
+                };
+                let out = BatchOut { data: &mut c, ldc: n, stride: m * n };
+                let (exec, right) = (Exec::new(&pool, isa), BatchRhs::Plain(right));
+                gemm_batch(&exec, &[count], left, right, out, &Epilogue::default()).unwrap();
+                c
+            });
+            let what = format!("{isa:?} {count} x {m} x {n} x {k}, turned: {is_turned}");
+            assert!(results[0] == results[1], "{what}");
         }
     }
 }

@@ -220,6 +220,60 @@ fn check(case: &Case) {
     }
 }
 
+/// Returns numbers that are not floats.
+fn to_doubles(x: &[f32]) -> Vec<f64> {
+    x.iter().map(|x| f64::from(*x) / 3.0).collect()
+}
+
+/// Returns heads that lie like others.
+fn heads<'a>(data: &'a [f64], like: Heads<'_>) -> Heads<'a, f64> {
+    Heads { data, strides: like.strides }
+}
+
+#[test]
+fn doubles_agree_with_the_definition() {
+    let pools = [1, 3].map(Pool::new);
+    for case in cases() {
+        let (data, y_strides) = (case.data(), case.y_strides());
+        let job = case.job(&data);
+        let [q, k, v, added] = [&data.q, &data.k, &data.v, &data.added].map(|x| to_doubles(x));
+        let job = Attention {
+            sizes: job.sizes,
+            q: heads(&q[..], job.q),
+            k: heads(&k[..], job.k),
+            v: heads(&v[..], job.v),
+            mask: match job.mask {
+                Some(Mask::Add(mask)) => Some(Mask::Add(heads(&added[..], mask))),
+                Some(Mask::Keep(mask)) => Some(Mask::Keep(mask)),
+                None => None,
+            },
+            scale: job.scale,
+            softcap: job.softcap,
+            window: job.window,
+            blind_is_zero: job.blind_is_zero,
+        };
+        let mut want = vec![0.0; len(case.dims()[3])];
+        attention_plain(&job, &mut want, y_strides, None);
+        for &isa in Isa::available() {
+            let mut expected: Option<Vec<u64>> = None;
+            for pool in &pools {
+                let mut y = vec![9.0; want.len()];
+                attention_doubles(&Exec::new(pool, isa), &job, &mut y, y_strides).unwrap();
+                for (i, (y, want)) in y.iter().zip(&want).enumerate() {
+                    assert!(
+                        (y - want).abs() <= 1e-14 || y.is_nan() && want.is_nan(),
+                        "{:?} mask {:?} {isa:?}: element {i} is {y}, not {want}",
+                        case.sizes,
+                        case.mask
+                    );
+                }
+                let bits = y.iter().map(|y| y.to_bits()).collect();
+                assert_eq!(*expected.get_or_insert_with(|| Vec::clone(&bits)), bits);
+            }
+        }
+    }
+}
+
 #[test]
 fn caches_and_threads_change_no_bit() {
     let pools = [1, 2, 4, 9].map(Pool::new);

@@ -3,9 +3,12 @@
 //! Indices come from data, so a bad one is an error value and never a panic. They are all checked
 //! before anything is written. Negative indices count from the end.
 
+use std::convert::Infallible;
+
 use super::Plain;
 use sardonyx_simd::chunks::{fill, rows};
 use sardonyx_simd::{Failure, Pace, Pool};
+use smallvec::SmallVec;
 
 /// An index outside of its dim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,10 +64,17 @@ fn checked<I: GatherIndex>(index: I, dim: usize) -> usize {
 }
 
 fn check<I: GatherIndex>(indices: &[I], dim: usize) -> Result<(), IndexOutOfRange> {
-    match indices.iter().find(|i| position(i.index(), dim).is_none()) {
-        None => Ok(()),
-        Some(index) => Err(IndexOutOfRange { index: index.index(), dim }),
+    /// Work: indices that are compared without a jump between them, in vectors.
+    const TOGETHER: usize = 256;
+    let range = -(dim as i64)..dim as i64;
+    for indices in indices.chunks(TOGETHER) {
+        let are_inside = indices.iter().fold(true, |all, i| all & range.contains(&i.index()));
+        let outside = indices.iter().find(|i| !are_inside && !range.contains(&i.index()));
+        if let Some(index) = outside {
+            return Err(IndexOutOfRange { index: index.index(), dim });
+        }
     }
+    Ok(())
 }
 
 /// `y[o, k, i] = x[o, indices[k], i]`, where `x` has dims `[outer, axis, inner]`.
@@ -162,10 +172,15 @@ fn gather_elements_by<T: Plain, I: GatherIndex>(
     assert_eq!(y.len(), indices.len(), "one output per index");
     assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
     check_elements(axis, dims, index_dims, indices).map_err(Failure::Operand)?;
-    fill(pool, y, 4 * dims.len(), |start, y| {
-        for (i, y) in y.iter_mut().enumerate() {
-            *y = x[element(axis, dims, index_dims, start + i, indices[start + i])];
-        }
+    let runs = Runs::new(axis, dims, index_dims);
+    fill(pool, y, 4, |start, y| {
+        let end = start + y.len();
+        let done = runs.for_each(start, end, |run| {
+            let y = &mut y[run.at - start..][..run.len];
+            runs.for_each_of(&run, indices, |i, from| y[i] = x[from]);
+            Ok::<(), Infallible>(())
+        });
+        let Ok(()) = done;
     })?;
     Ok(())
 }
@@ -184,24 +199,107 @@ fn check_elements<I: GatherIndex>(
     check(indices, dims[axis])
 }
 
-/// The offset in a tensor of dims `dims` of the element that position `at` of the indices stands
-/// for.
-#[inline]
-fn element<I: GatherIndex>(
-    axis: usize,
-    dims: &[usize],
-    index_dims: &[usize],
+/// Neighbouring indices of a row.
+struct Run {
+    /// The first index.
     at: usize,
-    index: I,
-) -> usize {
-    let (mut rest, mut stride, mut offset) = (at, 1, 0);
-    for d in (0..dims.len()).rev() {
-        let coordinate = if d == axis { checked(index, dims[d]) } else { rest % index_dims[d] };
-        rest /= index_dims[d];
-        offset += coordinate * stride;
-        stride *= dims[d];
+    len: usize,
+    /// Element of position 0 on the axis for the first index.
+    first: usize,
+}
+
+/// Indices along a dim, and the distance of their elements; 0 along the axis, on which the index
+/// itself is the position.
+struct RunDim {
+    count: usize,
+    stride: usize,
+}
+
+/// Rows of indices, and the elements that they stand for.
+struct Runs {
+    /// Size of the axis, and the distance of its positions.
+    axis: usize,
+    step: usize,
+    /// Dims of the indices from the last to the first, neighbours merged.
+    dims: SmallVec<[RunDim; 4]>,
+}
+
+impl Runs {
+    fn new(axis: usize, dims: &[usize], index_dims: &[usize]) -> Runs {
+        let mut runs = Runs { axis: dims[axis], step: 1, dims: SmallVec::new() };
+        let mut distance = 1;
+        for (d, (&dim, &count)) in dims.iter().zip(index_dims).enumerate().rev() {
+            let stride = if d == axis { 0 } else { distance };
+            if d == axis {
+                runs.step = distance;
+            }
+            distance *= dim;
+            match runs.dims.last_mut() {
+                _ if count == 1 => {}
+                Some(inner) if stride > 0 && stride == inner.stride * inner.count => {
+                    inner.count *= count;
+                }
+                _ => runs.dims.push(RunDim { count, stride }),
+            }
+        }
+        if runs.dims.is_empty() {
+            runs.dims.push(RunDim { count: 1, stride: 0 });
+        }
+        runs
     }
-    offset
+
+    /// Calls `body` with all runs of indices `start..end`.
+    #[inline(always)]
+    fn for_each<E>(
+        &self,
+        start: usize,
+        end: usize,
+        mut body: impl FnMut(Run) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let RunDim { count, stride } = self.dims[0];
+        let outer = &self.dims[1..];
+        if start == end {
+            return Ok(());
+        }
+        let (mut rest, mut skipped, mut offset) = (start / count, start % count, 0);
+        let mut counters = SmallVec::<[usize; 4]>::new();
+        for dim in outer {
+            counters.push(rest % dim.count);
+            offset += rest % dim.count * dim.stride;
+            rest /= dim.count;
+        }
+        let mut at = start;
+        while at < end {
+            let len = (count - skipped).min(end - at);
+            body(Run { at, len, first: offset + skipped * stride })?;
+            (at, skipped) = (at + len, 0);
+            for (counter, dim) in counters.iter_mut().zip(outer) {
+                *counter += 1;
+                offset += dim.stride;
+                if *counter < dim.count {
+                    break;
+                }
+                offset -= dim.count * dim.stride;
+                *counter = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `body` with the number of each index of a run and its element.
+    #[inline(always)]
+    fn for_each_of<I: GatherIndex>(
+        &self,
+        run: &Run,
+        indices: &[I],
+        mut body: impl FnMut(usize, usize),
+    ) {
+        let indices = &indices[run.at..][..run.len];
+        let stride = self.dims[0].stride;
+        for (i, index) in indices.iter().enumerate() {
+            body(i, run.first + i * stride + checked(*index, self.axis) * self.step);
+        }
+    }
 }
 
 /// `y[b, k] = x[b, indices[b, k, 0], .., indices[b, k, last]]`, a slice of `x` for each tuple: `x`
@@ -266,8 +364,8 @@ fn tuple_offset(indexed: &[usize], tuple: &[i64]) -> usize {
     tuple.iter().zip(indexed).fold(0, |offset, (&index, &dim)| offset * dim + checked(index, dim))
 }
 
-/// How an update meets the element it goes to.
-pub type ScatterInto<T> = fn(old: T, update: T) -> T;
+/// Function of an element and its update; without one the update replaces the element.
+pub type ScatterInto<T> = Option<fn(old: T, update: T) -> T>;
 
 /// `y[o, indices[o, k, i], i] = into(y[..], updates[o, k, i])`, in order of the updates. Dims as in
 /// [`gather_elements`]; `y` has dims `dims` and already holds the data.
@@ -311,28 +409,23 @@ fn scatter_elements_by<T: Plain, I: GatherIndex>(
     assert_eq!(updates.len(), indices.len(), "one update per index");
     assert_eq!(y.len(), dims.iter().product(), "the output has other dims");
     check_elements(axis, dims, index_dims, indices).map_err(Failure::Operand)?;
-    let (last, row, index_row) = (dims.len() - 1, dims[dims.len() - 1], index_dims[dims.len() - 1]);
-    let pace = Pace::default();
-    if axis == last && row > 0 && index_row > 0 && index_dims[..last] == dims[..last] {
-        // Rows of indices belong to whole rows: nobody has to find out where an update goes.
-        let indices = indices.chunks_exact(index_row).zip(updates.chunks_exact(index_row));
-        for (y, (indices, updates)) in y.chunks_exact_mut(row).zip(indices) {
-            for (indices, updates) in indices.chunks(PIECE).zip(updates.chunks(PIECE)) {
-                pace.count(indices.len())?;
-                for (&index, &update) in indices.iter().zip(updates) {
-                    let y = &mut y[checked(index, row)];
-                    *y = into(*y, update);
+    let (runs, pace) = (Runs::new(axis, dims, index_dims), Pace::default());
+    runs.for_each(0, indices.len(), |run| {
+        for start in (0..run.len).step_by(PIECE) {
+            let len = PIECE.min(run.len - start);
+            pace.count(len)?;
+            let piece =
+                Run { at: run.at + start, len, first: run.first + start * runs.dims[0].stride };
+            let updates = &updates[piece.at..][..len];
+            match into {
+                None => runs.for_each_of(&piece, indices, |i, to| y[to] = updates[i]),
+                Some(into) => {
+                    runs.for_each_of(&piece, indices, |i, to| y[to] = into(y[to], updates[i]));
                 }
             }
         }
-        return Ok(());
-    }
-    for (at, (&index, &update)) in indices.iter().zip(updates).enumerate() {
-        pace.count(1)?;
-        let y = &mut y[element(axis, dims, index_dims, at, index)];
-        *y = into(*y, update);
-    }
-    Ok(())
+        Ok::<(), Failure<IndexOutOfRange>>(())
+    })
 }
 
 /// Work: updates of a row between two checks for cancellation.
@@ -373,8 +466,16 @@ pub fn scatter_nd<T: Plain>(
     for (k, updates) in updates.chunks_exact(slice).enumerate() {
         pace.count(slice)?;
         let to = slice * tuple_offset(&dims[..depth], &indices[k * depth..][..depth]);
-        for (y, &update) in y[to..to + slice].iter_mut().zip(updates) {
-            *y = into(*y, update);
+        let y = &mut y[to..to + slice];
+        match into {
+            // A call of the C library costs more than an element.
+            None if slice == 1 => y[0] = updates[0],
+            None => y.copy_from_slice(updates),
+            Some(into) => {
+                for (y, update) in y.iter_mut().zip(updates) {
+                    *y = into(*y, *update);
+                }
+            }
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use super::Plain;
 use sardonyx_elementwise::{MAX_RANK, Walk};
-use sardonyx_simd::chunks::{Shared, fill as fill_chunks, ranges};
+use sardonyx_simd::chunks::{Shared, fill as fill_chunks, ranges, rows};
 use sardonyx_simd::{Ended, Pool};
 
 /// Fills `y` with `value`.
@@ -34,8 +34,15 @@ pub fn copy_strided<T: Plain>(
     let rank = walk.dims().len();
     let [step] = walk.strides(rank - 1);
     let transposed = (0..rank - 1).rev().find(|&d| walk.strides(d) == [1] && walk.dims()[d] > 1);
+    // Few neighbours are read one row after the other, if what a row skips stays in the cache.
+    let last = walk.dims()[rank - 1];
+    let reach = last.saturating_mul(step.unsigned_abs());
+    let transposed = transposed.filter(|&d| walk.dims()[d] >= TILE / 2 || reach > NEAR);
     match transposed {
         Some(d) if !(0..=1).contains(&step) => in_tiles(pool, &walk, start, d, x, y),
+        _ if last <= SHORT && rank > 1 && walk.dims()[rank - 2] >= FEWEST_ROWS => {
+            short_rows(pool, &walk, x, y)
+        }
         _ => fill_chunks(pool, y, 1, |first, y| {
             for ([from], at, n) in walk.rows(first, first + y.len()) {
                 let y = &mut y[at - first..][..n];
@@ -127,6 +134,80 @@ pub fn copy_between<T: Plain>(
             }
         }
     })
+}
+
+/// Choice: most elements of a short row of outputs.
+const SHORT: usize = 16;
+/// Choice: fewest rows along one axis that are worth a loop of their own.
+const FEWEST_ROWS: usize = 4;
+/// Cache: elements that stay in a second-level cache while their neighbours are read.
+const NEAR: usize = 1 << 16;
+
+/// Copies short rows: those along the axis before the last by one loop.
+fn short_rows<T: Plain>(pool: &Pool, walk: &Walk<1>, x: &[T], y: &mut [T]) -> Result<(), Ended> {
+    let rank = walk.dims().len();
+    let (count, width) = (walk.dims()[rank - 2], walk.dims()[rank - 1]);
+    let ([distance], [step]) = (walk.strides(rank - 2), walk.strides(rank - 1));
+    rows(pool, y, width, width, |first, mut y| {
+        let mut row = first;
+        while !y.is_empty() {
+            let together = (count - row % count).min(y.len() / width);
+            let Some(([from], ..)) = walk.rows(row * width, row * width + 1).next() else {
+                return;
+            };
+            let (now, after) = y.split_at_mut(together * width);
+            let from = ShortRows { x, from: from as isize, distance, step };
+            match width {
+                2 => from.copy::<2>(now),
+                3 => from.copy::<3>(now),
+                4 => from.copy::<4>(now),
+                _ => from.copy_any(width, now),
+            }
+            (row, y) = (row + together, after);
+        }
+    })
+}
+
+/// Rows of an input that are copied one after the other.
+struct ShortRows<'a, T> {
+    x: &'a [T],
+    /// The first element.
+    from: isize,
+    /// Distances of rows, and of the elements of a row.
+    distance: isize,
+    step: isize,
+}
+
+impl<T: Plain> ShortRows<'_, T> {
+    /// Copies rows of `N` elements.
+    #[inline(always)]
+    fn copy<const N: usize>(&self, y: &mut [T]) {
+        let mut from = self.from;
+        for y in y.as_chunks_mut::<N>().0 {
+            for (i, y) in y.iter_mut().enumerate() {
+                *y = self.x[(from + i as isize * self.step) as usize];
+            }
+            from += self.distance;
+        }
+    }
+
+    /// Copies rows of `width` elements.
+    #[inline(always)]
+    fn copy_any(&self, width: usize, y: &mut [T]) {
+        let mut from = self.from;
+        for y in y.chunks_exact_mut(width) {
+            if self.step == 1 {
+                y.copy_from_slice(&self.x[from as usize..][..width]);
+            } else {
+                let mut at = from;
+                for y in y {
+                    *y = self.x[at as usize];
+                    at += self.step;
+                }
+            }
+            from += self.distance;
+        }
+    }
 }
 
 /// Geometry: elements of a side of a tile: one or two cache lines of 4-byte elements on both sides.

@@ -110,8 +110,14 @@ fn quantized() -> Vec<Case> {
         case("elementwise/quantized dequantize", 256 * 256, move |exec, y: &mut [f32]| {
             let (bytes, scales) = (vec![0x5a; 256 * 128], floats(256 * 8));
             let zeros = Zeros::One(2.0);
-            let columns =
-                Columns { codes: codes(&bytes), depth: 256, block: 32, scales: &scales, zeros };
+            let columns = Columns {
+                codes: codes(&bytes),
+                depth: 256,
+                block: 32,
+                scales: &scales,
+                zeros,
+                groups: &[],
+            };
             columns.dequantize(exec, 0, y)
         }),
         case("elementwise/quantized gather", 200 * 256, move |exec, y: &mut [f32]| {

@@ -2,7 +2,7 @@
 
 use sardonyx_elementwise::Unary;
 
-use crate::attention::{Attention, Heads, Sizes, attention};
+use crate::attention::{Attention, Heads, Sizes, attention, attention_doubles};
 use crate::gemm::{MatRef, Rhs};
 use crate::ml::{
     self, KernelFunction, Pairs, PostTransform, RowNorm, Sigmoids, Sums, couple, decide,
@@ -19,32 +19,42 @@ pub(super) fn cases() -> Vec<Case> {
     [layers(), features(), machines(), training(), draws()].into_iter().flatten().collect()
 }
 
+/// Strides of four heads of 64 rows of 32 features.
+const HEADS: [usize; 4] = [4 * 64 * 32, 64 * 32, 32, 1];
+
+/// Returns an attention of heads to themselves.
+fn heads_of<T>(data: &[T]) -> Attention<'_, T> {
+    let heads = || Heads { data, strides: HEADS };
+    Attention {
+        sizes: Sizes {
+            batch: 1,
+            heads: 4,
+            shared_heads: 4,
+            queries: 64,
+            keys: 64,
+            features: 32,
+            value_features: 32,
+        },
+        q: heads(),
+        k: heads(),
+        v: heads(),
+        mask: None,
+        scale: 0.2,
+        softcap: 0.0,
+        window: crate::attention::NO_WINDOW,
+        blind_is_zero: false,
+    }
+}
+
 fn layers() -> Vec<Case> {
     vec![
         case("kernels/attention attention", 4 * 64 * 32, |exec, y: &mut [f32]| {
             let x = floats(4 * 64 * 32);
-            let strides = [4 * 64 * 32, 64 * 32, 32, 1];
-            let heads = || Heads { data: &x[..], strides };
-            let job = Attention {
-                sizes: Sizes {
-                    batch: 1,
-                    heads: 4,
-                    shared_heads: 4,
-                    queries: 64,
-                    keys: 64,
-                    features: 32,
-                    value_features: 32,
-                },
-                q: heads(),
-                k: heads(),
-                v: heads(),
-                mask: None,
-                scale: 0.2,
-                softcap: 0.0,
-                window: crate::attention::NO_WINDOW,
-                blind_is_zero: false,
-            };
-            attention(exec, &job, y, strides)
+            attention(exec, &heads_of(&x), y, HEADS)
+        }),
+        case("kernels/attention/doubles attention_doubles", 4 * 64 * 32, |exec, y: &mut [f64]| {
+            let x: Vec<f64> = floats(4 * 64 * 32).into_iter().map(f64::from).collect();
+            attention_doubles(exec, &heads_of(&x), y, HEADS)
         }),
         case("kernels/recurrent recur", 5 * 8 * 64, |exec, y: &mut [f32]| {
             let (weights, inputs) = (floats(64 * 64), floats(5 * 8 * 64));

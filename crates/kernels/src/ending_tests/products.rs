@@ -10,11 +10,12 @@ use crate::conv::{
     conv_bytes, conv_codes, conv_narrow, conv_transpose_naive, transpose_by_products,
 };
 use crate::gemm::{
-    BatchMat, BatchOut, BatchRhs, ByteMatrix, ByteRhs, Epilogue, LeMatrix, Lhs, MatRef, PackedA,
-    PackedB, Repeated, Rhs, Storage, Sweep, ZeroPoints, gemm, gemm_batch, gemm_batch_generic,
-    gemm_bytes, gemm_generic, gemm_swept,
+    BatchMat, BatchOut, BatchRhs, BlockMatrix, ByteMatrix, ByteRhs, Epilogue, FewBits, LeMatrix,
+    Lhs, MatRef, PackedA, PackedB, PerBlock, Repeated, Rhs, Storage, Sweep, ZeroPoints, gemm,
+    gemm_batch, gemm_batch_generic, gemm_bytes, gemm_bytes_to_floats, gemm_few_bits, gemm_generic,
+    gemm_swept,
 };
-use crate::quantized::{Factors, Precision};
+use crate::quantized::{Codes, Factors, Precision};
 use crate::{Ended, Exec};
 
 use super::{Case, case, floats};
@@ -36,6 +37,25 @@ fn bytes(len: usize) -> Vec<u8> {
 
 fn batch(data: &[f32]) -> BatchMat<'_> {
     BatchMat { data, rows: 64, cols: 64, row_stride: 64, col_stride: 1, batch_strides: &[64 * 64] }
+}
+
+/// Multiplies by a constant of four bits, which is packed first.
+fn multiply_few_bits(exec: &Exec<'_>, rows: usize, y: &mut [f32]) -> Result<(), Ended> {
+    let (codes, scales) = (bytes(SIDE * SIDE / 2), floats(SIDE * SIDE / 32));
+    let matrix = BlockMatrix {
+        codes: Codes { bytes: &codes, bits: 4, signed: false },
+        depth: SIDE,
+        cols: SIDE,
+        step_stride: SIDE,
+        col_stride: 1,
+        block: 32,
+        scales: PerBlock { numbers: &scales, block_stride: SIDE, col_stride: 1 },
+        zeros: PerBlock { numbers: &[8.0], block_stride: 0, col_stride: 0 },
+        order: &[],
+    };
+    let b = exec.pool.pack_within(|| FewBits::new(exec.isa, &matrix))?;
+    let a = floats(rows * SIDE);
+    gemm_few_bits(exec, MatRef::row_major(&a, rows, SIDE), &b, y, SIDE, &Epilogue::default())
 }
 
 fn products() -> Vec<Case> {
@@ -95,6 +115,18 @@ fn products() -> Vec<Case> {
         }),
         case("gemm/gemm/integer from_bytes", SIDE * SIDE, move |exec, y: &mut [i32]| {
             byte_product(exec, true, y)
+        }),
+        case("gemm/gemm/integer gemm_bytes_to_floats", SIDE * SIDE, |exec, y: &mut [f32]| {
+            let (a, b) = (bytes(SIDE * SIDE), bytes(SIDE * SIDE));
+            let [a, b] = [&a, &b].map(|bits| MatRef::row_major(&bits[..], SIDE, SIDE));
+            let [a, b] = [a, b].map(|bits| ByteMatrix { bits, signed: false });
+            let zeros = ZeroPoints { a: &[3], b: &[5] };
+            gemm_bytes_to_floats(exec, a, ByteRhs::Plain(b), zeros, &[0.5], &Epilogue::default(), y)
+        }),
+        case("gemm/gemm/few_bits new", SIDE, |exec, y| multiply_few_bits(exec, 1, y)),
+        case("gemm/gemm/few_bits gemm_few_bits", 3 * SIDE, |exec, y| multiply_few_bits(exec, 3, y)),
+        case("gemm/gemm/few_bits gemm_few_bits", SIDE * SIDE, |exec, y| {
+            multiply_few_bits(exec, SIDE, y)
         }),
     ]
 }

@@ -187,7 +187,7 @@ impl RowNorm for f32 {
 
 impl RowNorm for f64 {
     fn normalize(level: Level, _: Isa, rows: Rows<'_, f64>) {
-        f64::run(level, rows);
+        level.run(rows);
     }
 }
 

@@ -212,6 +212,43 @@ fn close(found: f64, expected: f64, tolerance: f64) {
     );
 }
 
+/// Compares many planes, of which narrow ones are pooled side by side, with few at a time.
+#[test]
+fn planes_side_by_side_give_the_same_bits() {
+    let planes = 37;
+    let mut narrow = 0;
+    for case in cases() {
+        let output = case.output();
+        let window = case.window(&output);
+        let (inputs, outputs) =
+            (case.input.iter().product::<usize>(), output.iter().product::<usize>());
+        narrow += usize::from(narrow::suits(&window, planes));
+        let x: Vec<f32> = (0..planes * inputs).map(|i| (i as f32 * 0.71).sin()).collect();
+        for &isa in Isa::available() {
+            let pools = [1, 3].map(Pool::new);
+            let pool_all = |at_once: usize, pool: &Pool| {
+                let exec = Exec::new(pool, isa);
+                let (mut max, mut mean) =
+                    (vec![9.0; planes * outputs], vec![9.0; planes * outputs]);
+                for first in (0..planes).step_by(at_once) {
+                    let count = at_once.min(planes - first);
+                    let x = &x[first * inputs..][..count * inputs];
+                    let own = first * outputs..(first + count) * outputs;
+                    max_pool(&exec, count, &window, x, &mut max[own.clone()]).unwrap();
+                    let divisor = Divisor::WithPadding;
+                    average_pool(&exec, count, &window, divisor, x, &mut mean[own]).unwrap();
+                }
+                max.into_iter().chain(mean).map(f32::to_bits).collect::<Vec<u32>>()
+            };
+            let expected = pool_all(3, &pools[0]);
+            for pool in &pools {
+                assert!(pool_all(planes, pool) == expected, "{:?} {isa:?}", case.input);
+            }
+        }
+    }
+    assert!(narrow > 5, "{narrow} cases are narrow");
+}
+
 #[test]
 fn every_type() {
     check::<f32>(1e-6);

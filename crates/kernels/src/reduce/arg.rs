@@ -88,35 +88,50 @@ struct Positions<'a, T, F> {
 
 /// Cache: columns that are worked on together.
 const COLUMNS: usize = 64;
-/// Choice: most elements of rows that are searched once, one element after the other.
-const SHORT: usize = 8;
+/// Choice: most elements of rows of which many are searched side by side.
+const SHORT: usize = 32;
 
-/// The place in a row of adjacent elements.
+/// Finds the place in a row of adjacent elements.
 #[inline(always)]
 fn in_row<T: Number, F: Fold>(fold: F, ties: Ties, x: &[T]) -> i64 {
-    if x.len() > SHORT {
-        let best = T::Wide::from_total(run(fold, x));
-        let is_best = |x: &T| same(x.widen(), best);
-        let found = match ties {
-            Ties::First => x.iter().position(is_best),
-            Ties::Last => x.iter().rposition(is_best),
-        };
-        return found.unwrap_or(0) as i64;
-    }
-    let (mut best, mut found) = (fold.start::<T::Wide>(), 0);
-    for (i, x) in x.iter().enumerate() {
-        step(fold, ties, (&mut best, &mut found), x.widen(), i);
-    }
-    found
+    let best = T::Wide::from_total(run(fold, x));
+    let is_best = |x: &T| same(x.widen(), best);
+    let found = match ties {
+        Ties::First => x.iter().position(is_best),
+        Ties::Last => x.iter().rposition(is_best),
+    };
+    found.unwrap_or(0) as i64
 }
 
-/// The best so far and its place, with one element more.
+/// Finds the places in short rows of adjacent elements, side by side.
 #[inline(always)]
-fn step<W: Arith, F: Fold>(fold: F, ties: Ties, (best, found): (&mut W, &mut i64), x: W, i: usize) {
+fn in_rows<T: Number, F: Fold>(fold: F, ties: Ties, axis: usize, x: &[T], out: &mut [i64]) {
+    for (x, out) in x.chunks(COLUMNS * axis).zip(out.chunks_mut(COLUMNS)) {
+        let mut best = [fold.start::<T::Wide>(); COLUMNS];
+        // As wide as most elements, so that vectors hold as many of both.
+        let mut found = [0i32; COLUMNS];
+        for i in 0..axis {
+            let mut column = [T::Wide::ZERO; COLUMNS];
+            for (to, row) in column.iter_mut().zip(x.chunks_exact(axis)) {
+                *to = row[i].widen();
+            }
+            for ((best, found), x) in best.iter_mut().zip(&mut found).zip(&column) {
+                step(fold, ties, best, found, *x, i as i32);
+            }
+        }
+        for (out, found) in out.iter_mut().zip(&found) {
+            *out = i64::from(*found);
+        }
+    }
+}
+
+/// Takes one element more into the best so far and its place.
+#[inline(always)]
+fn step<W: Arith, F: Fold, I: Copy>(fold: F, ties: Ties, best: &mut W, found: &mut I, x: W, i: I) {
     let joined = fold.join(*best, x);
     // A tie counts only for the last; the first one ever needs no case, position 0 is the start.
     let wins = same(joined, x) && (!same(*best, x) || ties == Ties::Last);
-    *found = if wins { i as i64 } else { *found };
+    *found = if wins { i } else { *found };
     *best = joined;
 }
 
@@ -125,6 +140,10 @@ impl<T: Number, F: Fold> Loop for Positions<'_, T, F> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let (axis, inner) = (self.axis, self.inner);
+        if inner == 1 && axis <= SHORT {
+            let rows = &self.x[self.start * axis..][..self.out.len() * axis];
+            return in_rows(self.fold, self.ties, axis, rows, self.out);
+        }
         if inner == 1 {
             for (at, out) in self.out.iter_mut().enumerate() {
                 let row = &self.x[(self.start + at) * axis..][..axis];
@@ -143,7 +162,7 @@ impl<T: Number, F: Fold> Loop for Positions<'_, T, F> {
             for i in 0..axis {
                 let x = &self.x[(row * axis + i) * inner + column..][..n];
                 for ((out, best), x) in out.iter_mut().zip(&mut best).zip(x) {
-                    step(self.fold, self.ties, (best, out), x.widen(), i);
+                    step(self.fold, self.ties, best, out, x.widen(), i as i64);
                 }
             }
         }

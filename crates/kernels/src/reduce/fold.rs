@@ -6,18 +6,21 @@ use sardonyx_simd::{Level, Loop};
 
 /// A reduction that can be cut in pieces.
 pub(crate) trait Fold: Copy + Sync {
+    /// Whether elements may be taken in any order, because nothing is rounded.
+    const IS_EXACT: bool;
     fn start<W: Arith>(self) -> W;
-    /// One element more.
+    /// Takes one element more.
     fn step<W: Arith>(self, sum: W, x: W) -> W;
-    /// Two pieces together.
+    /// Joins two pieces.
     fn join<W: Arith>(self, a: W, b: W) -> W;
 }
 
 macro_rules! folds {
-    ($($name:ident: $start:expr, |$sum:ident, $x:ident| $step:expr, |$a:ident, $b:ident| $join:expr;)*) => { $(
+    ($($name:ident, $is_exact:literal: $start:expr, |$sum:ident, $x:ident| $step:expr, |$a:ident, $b:ident| $join:expr;)*) => { $(
         #[derive(Clone, Copy)]
         pub(crate) struct $name;
         impl Fold for $name {
+            const IS_EXACT: bool = $is_exact;
             #[inline(always)]
             fn start<W: Arith>(self) -> W { $start }
             #[inline(always)]
@@ -29,12 +32,12 @@ macro_rules! folds {
 }
 
 folds! {
-    Sum: W::ZERO, |sum, x| sum.add(x), |a, b| a.add(b);
-    Norm1: W::ZERO, |sum, x| sum.add(Arith::abs(x)), |a, b| a.add(b);
-    Squares: W::ZERO, |sum, x| sum.add(x.mul(x)), |a, b| a.add(b);
-    Product: W::ONE, |sum, x| sum.mul(x), |a, b| a.mul(b);
-    Maximum: W::LOWEST, |sum, x| Arith::max(sum, x), |a, b| Arith::max(a, b);
-    Least: W::HIGHEST, |sum, x| Arith::min(sum, x), |a, b| Arith::min(a, b);
+    Sum, false: W::ZERO, |sum, x| sum.add(x), |a, b| a.add(b);
+    Norm1, false: W::ZERO, |sum, x| sum.add(Arith::abs(x)), |a, b| a.add(b);
+    Squares, false: W::ZERO, |sum, x| sum.add(x.mul(x)), |a, b| a.add(b);
+    Product, false: W::ONE, |sum, x| sum.mul(x), |a, b| a.mul(b);
+    Maximum, true: W::LOWEST, |sum, x| Arith::max(sum, x), |a, b| Arith::max(a, b);
+    Least, true: W::HIGHEST, |sum, x| Arith::min(sum, x), |a, b| Arith::min(a, b);
 }
 
 /// Sums: parallel accumulators: four AVX-512 registers of f32, which hides the latency of an
@@ -80,10 +83,30 @@ pub(crate) fn run_block<T: Number, F: Fold>(fold: F, x: &[T]) -> T::Wide {
         }
         sum = join_lanes(fold, lanes);
     }
+    let rest = if F::IS_EXACT { fold_eights(fold, &mut sum, rest) } else { rest };
     for x in rest {
         sum = fold.step(sum, x.widen());
     }
     sum
+}
+
+/// Adds groups of eight elements to `sum`, side by side; returns what follows the last. One after
+/// the other, each would wait for the one before it.
+#[inline(always)]
+fn fold_eights<'a, T: Number, F: Fold>(fold: F, sum: &mut T::Wide, x: &'a [T]) -> &'a [T] {
+    let (groups, rest) = x.as_chunks::<8>();
+    if let Some((first, others)) = groups.split_first() {
+        let mut lanes = first.map(T::widen);
+        for group in others {
+            for (lane, x) in lanes.iter_mut().zip(group) {
+                *lane = fold.step(*lane, x.widen());
+            }
+        }
+        let half: [T::Wide; 4] = std::array::from_fn(|i| fold.join(lanes[i], lanes[i + 4]));
+        let quarter = [fold.join(half[0], half[2]), fold.join(half[1], half[3])];
+        *sum = fold.join(*sum, fold.join(quarter[0], quarter[1]));
+    }
+    rest
 }
 
 /// Joins each lane of the upper half with its counterpart of the lower half until one is left.
@@ -167,16 +190,22 @@ pub(crate) struct Reduction<'a, T, F> {
 impl<T: Number, F: Fold> Loop for Reduction<'_, T, F> {
     type Out = ();
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<const FMA: bool>(mut self) {
+        let all = std::mem::take(&mut self.out);
         let [kept_step] = self.kept.steps();
         let [reduced_step] = self.reduced.steps();
-        for ([base], at, n) in self.kept.rows(self.start, self.start + self.out.len()) {
-            let out = &mut self.out[at - self.start..][..n];
+        let mut memory = ColumnMemory {
+            sums: [Number::ZERO; COLUMNS],
+            totals: [Number::ZERO; COLUMNS],
+            wide: [Number::ZERO; COLUMNS],
+        };
+        for ([base], at, n) in self.kept.rows(self.start, self.start + all.len()) {
+            let out = &mut all[at - self.start..][..n];
             // Decided by the dims alone: another way to sum gives other bits.
             if kept_step == 1 && reduced_step != 1 {
                 for (i, out) in out.chunks_mut(COLUMNS).enumerate() {
                     let base = base + i * COLUMNS;
-                    columns(self.level, self.fold, self.x, base, self.reduced, out, self.finish);
+                    self.columns(base, &mut memory, out);
                 }
                 continue;
             }
@@ -213,49 +242,51 @@ fn strided<T: Number, F: Fold>(
     total
 }
 
-/// Folds the columns of rows whose first element is at `base` plus the offsets of `reduced`.
-#[inline(always)]
-fn columns<T: Number, F: Fold>(
-    level: Level,
-    fold: F,
-    x: &[T],
-    base: usize,
-    reduced: &Walk<1>,
-    out: &mut [T],
-    finish: Finish,
-) {
-    let width = out.len();
-    let mut sums = [fold.start::<T::Wide>(); COLUMNS];
-    let mut totals = [fold.start::<<T::Wide as Arith>::Total>(); COLUMNS];
-    let (sums, totals) = (&mut sums[..width], &mut totals[..width]);
-    let mut wide = [T::Wide::ZERO; COLUMNS];
-    let [step] = reduced.steps();
-    let mut rows = 0;
-    for ([offset], _, n) in reduced.rows(0, reduced.len) {
-        for i in 0..n {
-            let row = &x[base + offset + i * step..][..width];
-            let row = match T::as_wide(row) {
-                Some(row) => row,
-                None => {
-                    T::widen_all(level, row, &mut wide[..width]);
-                    &wide[..width]
+/// Memory of [`Reduction::columns`], which few columns need not clear.
+struct ColumnMemory<W: Arith> {
+    sums: [W; COLUMNS],
+    totals: [W::Total; COLUMNS],
+    /// Elements of a row, where these are narrow.
+    wide: [W; COLUMNS],
+}
+
+impl<T: Number, F: Fold> Reduction<'_, T, F> {
+    /// Folds the columns of rows whose first element is at `base` plus the offsets of the reduced
+    /// dims.
+    #[inline(always)]
+    fn columns(&self, base: usize, memory: &mut ColumnMemory<T::Wide>, out: &mut [T]) {
+        let (fold, width) = (self.fold, out.len());
+        let (sums, totals) = (&mut memory.sums[..width], &mut memory.totals[..width]);
+        sums.fill(fold.start());
+        totals.fill(fold.start());
+        let [step] = self.reduced.steps();
+        let mut rows = 0;
+        for ([offset], _, n) in self.reduced.rows(0, self.reduced.len) {
+            for i in 0..n {
+                let row = &self.x[base + offset + i * step..][..width];
+                let row = match T::as_wide(row) {
+                    Some(row) => row,
+                    None => {
+                        T::widen_all(self.level, row, &mut memory.wide[..width]);
+                        &memory.wide[..width]
+                    }
+                };
+                for (sum, x) in sums.iter_mut().zip(row) {
+                    *sum = fold.step(*sum, *x);
                 }
-            };
-            for (sum, x) in sums.iter_mut().zip(row) {
-                *sum = fold.step(*sum, *x);
-            }
-            rows += 1;
-            if rows == ROWS {
-                rows = 0;
-                for (total, sum) in totals.iter_mut().zip(sums.iter_mut()) {
-                    *total = fold.join(*total, sum.to_total());
-                    *sum = fold.start();
+                rows += 1;
+                if rows == ROWS {
+                    rows = 0;
+                    for (total, sum) in totals.iter_mut().zip(sums.iter_mut()) {
+                        *total = fold.join(*total, sum.to_total());
+                        *sum = fold.start();
+                    }
                 }
             }
         }
+        for (total, sum) in totals.iter_mut().zip(sums) {
+            *total = fold.join(*total, sum.to_total());
+        }
+        self.finish.apply_to_all(totals, out);
     }
-    for (total, sum) in totals.iter_mut().zip(sums) {
-        *total = fold.join(*total, sum.to_total());
-    }
-    finish.apply_to_all(totals, out);
 }

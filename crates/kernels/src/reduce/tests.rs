@@ -264,6 +264,18 @@ fn positions_of_extremes() {
                         out.iter().all(|&i| i == expected[which]),
                         "{row:?} {extreme:?} {ties:?}"
                     );
+                    // The same row again and again, between others.
+                    let other: Vec<f32> = (0..row.len()).map(|i| i as f32).collect();
+                    let x = [row, &other[..], row].concat().repeat(67);
+                    let mut out = vec![7; 201];
+                    let dims = [out.len(), row.len(), 1];
+                    arg_extreme(&Exec::new(&Pool::new(3), isa), extreme, ties, dims, &x, &mut out)
+                        .unwrap();
+                    let last = if extreme == Extreme::Max { row.len() as i64 - 1 } else { 0 };
+                    for (i, found) in out.iter().enumerate() {
+                        let expected = if i % 3 == 1 { last } else { expected[which] };
+                        assert_eq!(*found, expected, "{row:?} {extreme:?} {ties:?}, row {i}");
+                    }
                     which += 1;
                 }
             }

@@ -45,7 +45,7 @@ pub(crate) static IS_INF: OpDef = OpDef::new("IsInf")
     .infer(broadcast_to_bool)
     .split_by(elements::elementwise);
 
-pub(crate) static IS_NAN: OpDef = OpDef::new("IsNaN")
+pub static IS_NAN: OpDef = OpDef::new("IsNaN")
     .about("Tests each element for NaN (not a number).")
     .since(
         9,

@@ -3,7 +3,8 @@
 
 use sardonyx_model::{AttrValue, Dim, NodeId, ValueId};
 use sardonyx_ops::operators::{
-    ADD, ATTENTION, DIV, EXPAND, MATMUL, MUL, RESHAPE, SOFTMAX, SQUEEZE, TRANSPOSE, UNSQUEEZE,
+    ADD, ATTENTION, DIV, EXPAND, IS_NAN, MATMUL, MUL, RESHAPE, SOFTMAX, SQUEEZE, TRANSPOSE,
+    UNSQUEEZE, WHERE,
 };
 use sardonyx_tensor::DataType::Float;
 use sardonyx_tensor::Tensor;
@@ -32,6 +33,8 @@ pub(crate) fn attention_without_mask(cx: &Matcher<'_>, anchor: NodeId) -> Match 
 
 fn find(cx: &Matcher<'_>, anchor: NodeId, is_private: bool) -> Match {
     let Some((weights, v)) = cx.pair(anchor) else { give_up!() };
+    let guard = if is_private { find_guard(cx, weights) } else { None };
+    let weights = guard.as_ref().map_or(weights, |guard| guard.weights);
     let Some(softmax) = cx.made_by(weights, &SOFTMAX) else { give_up!() };
     let Some(scores) = cx.input(softmax, 0) else { give_up!() };
     if !cx.is_last_axis(cx.int(softmax, "axis").unwrap_or(-1), scores) {
@@ -44,6 +47,7 @@ fn find(cx: &Matcher<'_>, anchor: NodeId, is_private: bool) -> Match {
         give_up!("the argument of the softmax is not a scaled product of queries and keys");
     };
     found.fused.push(softmax);
+    found.fused.extend(guard.iter().flat_map(|guard| guard.nodes));
     let Some((q, transposed)) = cx.pair(found.product) else { give_up!() };
     let (q, transposed) = (unscaled(cx, q, &mut found), unscaled(cx, transposed, &mut found));
     let (Some(q_shape), Some(k_shape), Some(v_shape)) =
@@ -116,7 +120,7 @@ fn find(cx: &Matcher<'_>, anchor: NodeId, is_private: bool) -> Match {
     }
     let mask = found.mask.map_or(Source::Absent, Source::Value);
     let mut attributes = vec![("scale", AttrValue::Float(found.scale as f32))];
-    if is_private {
+    if is_private && guard.is_none() {
         // The softmax of nothing but minus infinity is NaN, which the operator itself replaces.
         attributes.push((BLIND_IS_NAN, AttrValue::Int(1)));
     }
@@ -130,6 +134,27 @@ fn find(cx: &Matcher<'_>, anchor: NodeId, is_private: bool) -> Match {
 /// An attribute that only fused nodes have: queries that see no key give NaN, as the nodes did that
 /// are fused.
 pub const BLIND_IS_NAN: &str = "sardonyx_blind_is_nan";
+
+/// Zeros in place of weights that are NaN.
+struct Guard {
+    /// Weights before.
+    weights: ValueId,
+    nodes: [NodeId; 2],
+}
+
+/// Finds `Where (IsNaN (weights), 0, weights)`, by which PyTorch exports the zeros of queries that
+/// see no key. Weights are also NaN where queries or keys are, in which case the operator returns
+/// NaN.
+fn find_guard(cx: &Matcher<'_>, value: ValueId) -> Option<Guard> {
+    let choice = cx.made_by(value, &WHERE)?;
+    let [is_nan, zero, weights] =
+        [cx.input(choice, 0)?, cx.input(choice, 1)?, cx.input(choice, 2)?];
+    let test = cx.made_by(is_nan, &IS_NAN)?;
+    let fits = cx.input(test, 0) == Some(weights)
+        && cx.scalar(zero) == Some(0.0)
+        && cx.same_shape(value, weights);
+    fits.then_some(Guard { weights, nodes: [choice, test] })
+}
 
 /// Follows sums with a mask and scales up to the first product.
 fn scores_of(cx: &Matcher<'_>, mut value: ValueId) -> Option<Scores> {

@@ -288,7 +288,7 @@ impl Job<'_> {
                         if bytes <= left && before.bytes() == tensor.bytes() {
                             equal.push((value, *other));
                         }
-                        // Of mapped files, only what is compared need be in memory.
+                        // Of mapped files, only the compared bytes need be in memory.
                         before
                             .buffer()
                             .into_iter()

@@ -123,11 +123,14 @@ impl<'a> Verifier<'a> {
     }
 
     /// Counts the multiply-adds of the nodes of a rewrite, and the time of its elements as
-    /// multiply-adds; `None` if there are too many elements, or an unknown number.
+    /// multiply-adds. `None` if there are too many elements.
     fn count_work(&self, nodes: &Model, drawn: u64) -> Option<u64> {
         let work = cost(nodes, self.registry, InferOptions::default()).total;
         let known = |sum: &Sum| sum.known.known().and_then(|number| u64::try_from(number).ok());
-        let computed = known(&work.elements).filter(|count| *count <= MOST_COMPUTED)?;
+        let computed = known(&work.elements).unwrap_or(drawn);
+        if computed > MOST_COMPUTED {
+            return None;
+        }
         known(&work.multiply_adds)?.checked_add((computed + drawn) * ELEMENT_WORK)
     }
 

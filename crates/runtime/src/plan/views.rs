@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use super::{Place, Planner};
+use super::{Place, Plan, Planner};
 use crate::executable::{Body, Step};
 use crate::layout::{Layout, ViewSite, is_whole};
 use crate::program::{MoveKind, Order, Slot};
@@ -11,7 +11,7 @@ impl Planner<'_> {
     /// Makes outputs views where the kernel has a layout for them and all readers accept it. `ints`
     /// are the values that decide layouts.
     pub(super) fn place_views(&mut self, ints: &HashMap<Slot, Vec<i64>>) {
-        let accepted = find_accepted_layouts(self.body);
+        let accepted = find_accepted_layouts(self.body, &self.plan);
         for (index, step) in self.body.steps.iter().enumerate() {
             if let (Some(movement), Some(Some(input))) = (&step.movement, step.inputs.first()) {
                 let is_view = self.view_outputs(step, movement, *input, &accepted, ints);
@@ -72,7 +72,9 @@ impl Planner<'_> {
             match viewed {
                 Some((whole, layout)) => {
                     let root = self.plan.root(input);
+                    // Memory of a state is longer than its rows.
                     let whole = whole
+                        && !matches!(self.plan.places[root.index()], Place::Kept(_))
                         && self.plan.order(self.body, slot) == Order::Rows
                         && self.plan.count_own_bytes(self.body, root) == self.plan.bytes_of(slot);
                     self.plan.places[slot.index()] = Place::View(root, (!whole).then_some(layout));
@@ -110,10 +112,13 @@ impl Accepted {
 }
 
 /// Returns the layouts that all readers of each slot accept.
-fn find_accepted_layouts(body: &Body) -> Vec<Accepted> {
+fn find_accepted_layouts(body: &Body, plan: &Plan) -> Vec<Accepted> {
     let mut accepted = vec![Accepted { strides: true, pitch: true }; body.slots.len()];
-    // Kept values are dense.
+    // Outputs are dense, except in memory of a state.
     for slot in &body.outputs {
+        if matches!(plan.places[slot.index()], Place::Part(..)) {
+            continue;
+        }
         accepted[slot.index()] = Accepted { strides: false, pitch: false };
     }
     for step in &body.steps {

@@ -19,9 +19,9 @@ use sardonyx_passes::{Resolved, name_of_node};
 use sardonyx_tensor::Tensor;
 
 use super::{
-    Along, BatchNorm, Constant, Conv, Elements, Instruction, Link, NormKind, Numbers, Op, Operands,
-    Order, Parameters, ProductForm, Program, RegionKind, ScalarFunction, Scalars, Slot, Stage,
-    Step, Test,
+    Along, BatchNorm, Constant, Conv, Dequantize, Elements, Instruction, Link, NormKind, Numbers,
+    Op, Operands, Order, Parameters, Product, ProductForm, Program, QuantizedLayout, RegionKind,
+    ScalarFunction, Scalars, Slot, Stage, Step, Test,
 };
 
 /// Limit: elements of constants that are shown.
@@ -128,27 +128,7 @@ impl Display for Printed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Printed(op, operator) = self;
         match op {
-            Op::Product(product) => {
-                let transposed = |is: bool| if is { "ᵀ" } else { "" };
-                let (a, b) = (transposed(product.trans_a), transposed(product.trans_b));
-                let form = match product.form {
-                    ProductForm::MatMul => "product",
-                    ProductForm::Gemm => "gemm",
-                };
-                let zero_point = |slot: Option<Slot>| match slot {
-                    Some(slot) => format!(" - {slot}"),
-                    None => String::new(),
-                };
-                let (z, y) = (zero_point(product.a_zero_point), zero_point(product.b_zero_point));
-                write!(f, "{form} {}{a}{z}, {}{b}{y}", product.a, product.b)?;
-                if product.alpha != 1.0 {
-                    write!(f, " * {}", product.alpha)?;
-                }
-                if let Some(addend) = product.addend {
-                    write!(f, " + {} * {}", addend.beta, addend.c)?;
-                }
-                stages(f, &product.epilogue.0)
-            }
+            Op::Product(product) => self::product(f, product),
             Op::Conv(conv) => {
                 if let Some(expansion) = &conv.expansion {
                     convolution(f, expansion, &expansion.x)?;
@@ -170,7 +150,8 @@ impl Display for Printed<'_> {
                 write!(f, "pool-gradient {places}, {dy} size {size}")
             }
             Op::Attention(attention) => {
-                write!(f, "attention {}", List(&attention.operands))?;
+                let joined = if attention.is_joined { "joined " } else { "" };
+                write!(f, "attention {joined}{}", List(&attention.operands))?;
                 match &attention.permute {
                     Some(order) => write!(f, " |> permute {:?}", &order[..]),
                     None => Ok(()),
@@ -214,6 +195,13 @@ impl Display for Printed<'_> {
             Op::BatchNorm(norm) => batch_norm(f, norm),
             Op::Move(moved) => write!(f, "{} {}", moved.kind, List(&moved.operands)),
             Op::Reorder(reorder) => write!(f, "reorder {}", reorder.x),
+            Op::Dequantize(dequantize) => {
+                let Dequantize { x, scale, zero, axis, block } = &**dequantize;
+                write!(f, "dequantize {x}")?;
+                zero.iter().try_for_each(|zero| write!(f, " - {zero}"))?;
+                write!(f, " by {scale} axis {axis}")?;
+                if *block == 0 { Ok(()) } else { write!(f, " block {block}") }
+            }
             Op::Fill(fill) => write!(f, "fill {} in shape {}", Few(&fill.one), fill.shape),
             Op::Region(region) => {
                 let captures: Operands = region.captures.iter().copied().map(Some).collect();
@@ -234,6 +222,36 @@ impl Display for Test {
             Test::Not => f.write_str("Not"),
         }
     }
+}
+
+fn product(f: &mut fmt::Formatter<'_>, product: &Product) -> fmt::Result {
+    let transposed = |is: bool| if is { "ᵀ" } else { "" };
+    let (a, b) = (transposed(product.trans_a), transposed(product.trans_b));
+    let form = match product.form {
+        ProductForm::MatMul => "product",
+        ProductForm::Gemm => "gemm",
+    };
+    let zero_point = |slot: Option<Slot>| match slot {
+        Some(slot) => format!(" - {slot}"),
+        None => String::new(),
+    };
+    let (z, y) = (zero_point(product.a_zero_point), zero_point(product.b_zero_point));
+    write!(f, "{form} {}{a}{z}, {}{b}{y}", product.a, product.b)?;
+    product.factors.iter().try_for_each(|factors| write!(f, " |> scale {factors}"))?;
+    if let Some(quantized) = &product.quantized {
+        let QuantizedLayout { bits, block, .. } = quantized.layout;
+        write!(f, " of {bits} bits in blocks of {block} by {}", quantized.scales)?;
+        quantized.zeros.iter().try_for_each(|zeros| write!(f, " - {zeros}"))?;
+        quantized.groups.iter().try_for_each(|groups| write!(f, " in {groups}"))?;
+        quantized.bias.iter().try_for_each(|bias| write!(f, " + {bias}"))?;
+    }
+    if product.alpha != 1.0 {
+        write!(f, " * {}", product.alpha)?;
+    }
+    if let Some(addend) = product.addend {
+        write!(f, " + {} * {}", addend.beta, addend.c)?;
+    }
+    stages(f, &product.epilogue.0)
 }
 
 fn batch_norm(f: &mut fmt::Formatter<'_>, norm: &BatchNorm) -> fmt::Result {

@@ -7,7 +7,7 @@ use sardonyx_tensor::DataType;
 
 use super::{
     Constant, Conv, Conversion, Link, Numbers, Op, Order, Parameters, Product, ProductForm,
-    Program, Region, RegionKind, Slot, Stage, Step, Takes, Test, Truth, same_shape,
+    Program, Region, RegionKind, Slot, Stage, Step, Takes, Test, Truth, is_one_number, same_shape,
 };
 
 /// Violated invariant: the step, if it is about one, and the violation.
@@ -258,7 +258,7 @@ impl Verifier<'_> {
                 (x.order == result.order)
                     .then(|| format!("{} has that order", self.name(reorder.x)))
             }
-            Op::Opaque(_) => None,
+            Op::Dequantize(_) | Op::Opaque(_) => None,
         }
     }
 
@@ -306,6 +306,18 @@ impl Verifier<'_> {
         .find(|(slot, wanted)| self.program.elem(*slot).is_some_and(|elem| elem != *wanted));
         if let Some((slot, wanted)) = of_other_type {
             return Some(self.not_of_type(slot, wanted));
+        }
+        if let Some(factors) = product.factors {
+            if types.sum != DataType::Int32 || types.result != DataType::Float {
+                return Some("only sums of integers are multiplied as floats".to_string());
+            }
+            let other = self.find_other_type([factors], DataType::Float);
+            let size = result.and_then(|result| self.program.shape(result)?.last()?.size());
+            let is_one = self.program.shape(factors).is_some_and(is_one_number);
+            let count = || self.other_count(&Numbers::Value(factors), size).filter(|_| !is_one);
+            if let Some(other) = other.or_else(count) {
+                return Some(other);
+            }
         }
         if product.form == ProductForm::Gemm
             && let Some(slot) = [product.a, product.b]
@@ -528,6 +540,8 @@ pub(super) mod tests {
             trans_a: false,
             trans_b: false,
             alpha: 1.0,
+            factors: None,
+            quantized: None,
             addend: None,
             epilogue: Epilogue(smallvec![bias(Numbers::Value(B), 1)]),
         };
@@ -687,7 +701,8 @@ pub(super) mod tests {
             |p| {
                 let permute = Some(smallvec![0, 2, 2, 3]);
                 let operands = smallvec![Some(P), Some(P), Some(P)];
-                p.steps[1].op = Op::Attention(Box::new(Attention { operands, permute }));
+                p.steps[1].op =
+                    Op::Attention(Box::new(Attention { operands, permute, is_joined: false }));
             },
             "step 1: [0, 2, 2, 3] is not an order of four axes",
         ),

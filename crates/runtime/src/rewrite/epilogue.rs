@@ -16,7 +16,7 @@ use super::{Note, Readers, put_steps, take_steps};
 use crate::ops::limits;
 use crate::program::{
     BatchNorm, Conv, Link, Numbers, Op, Parameters, Pointwise, Product, Program, Slot, Stage, Step,
-    is_vector_along, same_shape,
+    is_one_number, is_vector_along, same_shape,
 };
 
 /// Operation on a result.
@@ -25,6 +25,10 @@ enum Next {
     Stages(SmallVec<[Stage; 2]>),
     /// Permutation of the axes.
     Permute(Dims),
+    /// Conversion of sums of integers to floats.
+    Convert,
+    /// Multiplication of converted sums by one number, or by one for each column.
+    Factors(Slot),
 }
 
 /// Step and the reshapes directly after it.
@@ -111,16 +115,28 @@ fn accept(program: &Program, op: &mut Op, next: Next) -> Result<(), &'static str
             Ok(())
         }
         (_, Next::Permute(_)) => Err("the axes keep their order"),
+        (Op::Product(product), Next::Convert) => {
+            product.types.result = DataType::Float;
+            Ok(())
+        }
+        (Op::Product(product), Next::Factors(factors)) => {
+            product.factors = Some(factors);
+            Ok(())
+        }
         _ => Err("only products and convolutions support epilogues"),
     }
 }
 
 /// Adds a stage to a product.
 fn accept_in_product(product: &mut Product, stage: Stage) -> Result<(), &'static str> {
-    if product.types.a != DataType::Float {
+    if product.types.result != DataType::Float {
         return Err("only float products support epilogues");
     }
-    let is_biased = || product.epilogue.biases().next().is_some();
+    if product.types.sum != DataType::Float && matches!(stage, Stage::Scale { .. }) {
+        return Err("sums of integers are scaled first, and once");
+    }
+    let has_own = product.quantized.as_ref().is_some_and(|quantized| quantized.bias.is_some());
+    let is_biased = || has_own || product.epilogue.biases().next().is_some();
     match &stage {
         Stage::Scale { by: Numbers::Known(_), .. } | Stage::Bias { by: Numbers::Known(_), .. } => {
             return Err("products do not scale columns");
@@ -197,7 +213,10 @@ fn next(
         }
         let is_reshaped = !views.is_empty() || !item.views.is_empty();
         let axis = axis_of(program, &item.step, value, is_reshaped);
-        let mut next = find_operation(program, step, value, axis, is_reshaped)?;
+        let mut next = match find_dequantization(program, &item.step, step, value) {
+            Some(next) if !is_reshaped => Ok(next),
+            _ => find_operation(program, step, value, axis, is_reshaped)?,
+        };
         if is_reshaped && next.as_ref().is_ok_and(|next| !keeps_images(program, &item.step, next)) {
             next = Err("the result has other dimensions before it is reshaped");
         }
@@ -253,6 +272,34 @@ fn axis_of(program: &Program, step: &Step, value: Slot, is_reshaped: bool) -> Op
         // With batch and channels kept, the elements of a channel stay together.
         Op::Conv(_) => {
             Some(Axis { own: 1, reshaped: (is_kept(0, 0) && is_kept(1, 1)).then_some(1) })
+        }
+        _ => None,
+    }
+}
+
+/// Returns the operation of a step that makes floats of the sums of integers in `value`, or scales
+/// them.
+fn find_dequantization(program: &Program, item: &Step, step: &Step, value: Slot) -> Option<Next> {
+    let Op::Product(product) = &item.op else { return None };
+    if product.types.sum != DataType::Int32 {
+        return None;
+    }
+    match &step.op {
+        Op::Cast(cast) => {
+            let converts = cast.x == value && cast.conversion.to == DataType::Float;
+            (converts && product.types.result == DataType::Int32).then_some(Next::Convert)
+        }
+        Op::Pointwise(pointwise) => {
+            let is_product = matches!(pointwise.links[..], [Link::Binary { op: Binary::Mul, .. }]);
+            let is_first = product.factors.is_none() && product.epilogue.0.is_empty();
+            let is_float = [pointwise.elem, product.types.result] == [DataType::Float; 2];
+            let &[a, b] = &pointwise.operands[..] else { return None };
+            let other = if a == value { b } else { a };
+            let (shape, other_shape) = (program.shape(value)?, program.shape(other)?);
+            let column = shape.len().checked_sub(1)?;
+            let is_one = is_one_number(other_shape) && other_shape.len() <= shape.len();
+            let fits = is_one || is_vector_along(column, other_shape, shape);
+            (is_product && is_first && is_float && a != b && fits).then_some(Next::Factors(other))
         }
         _ => None,
     }

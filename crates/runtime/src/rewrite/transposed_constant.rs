@@ -32,6 +32,9 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
         let Some((transposing, matrix)) = transposes[product.b.index()] else {
             continue;
         };
+        if product.quantized.is_some() {
+            continue;
+        }
         let (step, transpose) = (&program.steps[index], &program.steps[transposing]);
         let elem = product.types.b;
         if !matches!(elem, DataType::Float | DataType::Int8 | DataType::Uint8) {

@@ -78,6 +78,8 @@ fn find(
         alpha: product.alpha,
         a_zero_point: None,
         b_zero_point: None,
+        factors: None,
+        quantized: None,
         addend: None,
         epilogue: product.epilogue.clone(),
     };

@@ -235,7 +235,7 @@ impl Run<'_> {
                 Held::Input(view) => self.deliver(target, Operand::Tensor(view))?,
                 Held::Borrowed(value) => self.deliver(target, Operand::Value(value))?,
                 // The last iteration has delivered it.
-                Held::Output(_) | Held::Nothing => {}
+                Held::Output(_) | Held::Kept(_) | Held::Nothing => {}
             }
         }
         let outputs = body.outputs.iter().skip(kind.kept_outputs() + kind.carried_count());
@@ -285,7 +285,7 @@ fn list_inputs<'g>(
             Held::Value(value, _) => Held::Borrowed(value),
             Held::Borrowed(value) => Held::Borrowed(value),
             Held::Input(view) => Held::Input(view.clone()),
-            Held::Output(_) | Held::Nothing => Held::Nothing,
+            Held::Output(_) | Held::Kept(_) | Held::Nothing => Held::Nothing,
         });
     }
     if let Some(slices) = around.slices {

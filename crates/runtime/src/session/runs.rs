@@ -9,12 +9,11 @@ use std::sync::{Arc, PoisonError};
 
 use sardonyx_kernels::{Exec, Panic, Pool, caught};
 use sardonyx_model::Type;
-use sardonyx_tensor::{
-    DataType, Recycler, Tensor, TensorError, TensorView, TensorViewMut, Value, emptied,
-};
+use sardonyx_tensor::{DataType, Recycler, TensorError, TensorView, TensorViewMut, Value, emptied};
 
 use super::Session;
 use super::end::{Ending, Pending, Remains};
+use super::kept_state::KeptState;
 use crate::account::Account;
 use crate::border::{admit, convert_output, is_aligned};
 use crate::error::{InputError, Internal, RunError};
@@ -22,7 +21,7 @@ use crate::inputs::{AllClosed, ExcludedBranch, Port, find};
 use crate::kernel::Operand;
 use crate::memory::{Held, HeldValues, Memory, Planned, Plans, Wanted, key_of};
 use crate::options::RunOptions;
-use crate::plan::{Place, Plan};
+use crate::plan::{KeptRows, Place, Plan};
 use crate::program::StatePorts;
 use crate::run::{IterationPlans, Progress, Run, StepEvent, Watch};
 use crate::schedule::{Schedule, Source};
@@ -47,18 +46,33 @@ pub enum Input<'v> {
 type OutputValues = Vec<Option<Value>>;
 
 /// State shared by the parts of a run.
-struct Terms<'r, 'o> {
-    account: &'r Account,
-    recycler: &'r Arc<Recycler>,
-    options: &'r RunOptions<'o>,
-    progress: &'r Progress,
+pub(super) struct Terms<'r, 'o> {
+    pub(super) account: &'r Account,
+    pub(super) recycler: &'r Arc<Recycler>,
+    pub(super) options: &'r RunOptions<'o>,
+    pub(super) progress: &'r Progress,
 }
 
 /// Main program after its run.
-struct Ran<'v> {
-    planned: Arc<Planned>,
-    held: Vec<Held<'v>>,
-    wanted: Wanted<'v>,
+pub(super) struct Ran<'v> {
+    pub(super) planned: Arc<Planned>,
+    pub(super) held: Vec<Held<'v>>,
+    pub(super) wanted: Wanted<'v>,
+}
+
+/// Inputs of a run.
+pub(super) struct RunInputs<'v, I> {
+    /// Names and values.
+    pub(super) given: I,
+    /// State with the other inputs.
+    pub(super) kept: Option<&'v mut KeptState>,
+}
+
+impl<I> RunInputs<'_, I> {
+    /// Makes the inputs of a run without a state.
+    fn from_values(given: I) -> Self {
+        RunInputs { given, kept: None }
+    }
 }
 
 /// Function that lends memory of the caller for an output, by its number, type and dimensions;
@@ -153,13 +167,20 @@ impl Session {
         progress: &Progress,
     ) -> Result<Pending<'s>, RunError> {
         let mut memory = self.memories.take();
-        let (account, own) = self.open_account();
+        let (account, own) = self.open_account(0);
         let recycler = own.unwrap_or_else(|| Arc::clone(&self.recycler));
         let mut tell = options.watch.map(|watch| move |event: StepEvent| watch(event));
         let mut watch = tell.as_mut().map(|tell| Watch::new(tell));
         let began = watch.as_ref().map(Watch::began);
         let terms = Terms { account: &account, recycler: &recycler, options, progress };
-        let ran = self.run_main(&mut memory, inputs, |_| Ok(()), None, &terms, &mut watch);
+        let ran = self.run_main(
+            &mut memory,
+            RunInputs::from_values(inputs),
+            |_| Ok(()),
+            None,
+            &terms,
+            &mut watch,
+        );
         let ran = ran.and_then(|mut ran| {
             self.collect_outputs(&ran.planned.schedule, &mut ran.held, outputs, &account)?;
             Ok(ran)
@@ -290,14 +311,21 @@ impl Session {
         options: &RunOptions<'_>,
         progress: &Progress,
     ) -> Result<(), RunError> {
-        let (account, own) = self.open_account();
+        let (account, own) = self.open_account(0);
         let recycler = own.as_ref().unwrap_or(&self.recycler);
         let terms = Terms { account: &account, recycler, options, progress };
         let mut tell = options.watch.map(|watch| move |event: StepEvent| watch(event));
         let mut watch = tell.as_mut().map(|tell| Watch::new(tell));
         self.with_memory(|memory| {
             let lend = values.is_some().then_some(lend);
-            let ran = self.run_main(memory, inputs, want, lend, &terms, &mut watch)?;
+            let ran = self.run_main(
+                memory,
+                RunInputs::from_values(inputs),
+                want,
+                lend,
+                &terms,
+                &mut watch,
+            )?;
             let Ran { planned, mut held, mut wanted } = ran;
             if let Some(values) = &mut values {
                 self.collect_outputs(&planned.schedule, &mut held, values, &account)?;
@@ -331,21 +359,32 @@ impl Session {
     }
 
     /// Runs the main program.
-    fn run_main<'v, N: AsRef<str>>(
+    pub(super) fn run_main<'v, N: AsRef<str>>(
         &self,
         memory: &mut Memory,
-        inputs: impl Iterator<Item = (N, Held<'v>)>,
+        inputs: RunInputs<'v, impl Iterator<Item = (N, Held<'v>)>>,
         want: impl FnOnce(&mut Wanted<'v>) -> Result<(), RunError>,
         lend: Option<&mut Lend<'_, 'v>>,
         terms: &Terms<'_, '_>,
         watch: &mut Option<Watch<'_>>,
     ) -> Result<Ran<'v>, RunError> {
         let mut given: HeldValues<'v> = emptied(take(&mut memory.given));
-        let closed = self.sort_inputs(inputs, &mut given, terms.account)?;
+        let RunInputs { given: inputs, mut kept } = inputs;
+        let closed = self.sort_inputs(inputs, kept.as_deref(), &mut given, terms.account)?;
         let mut wanted: Wanted<'v> = emptied(take(&mut memory.wanted));
         want(&mut wanted)?;
-        let planned = self.planned_for(memory, &given, terms.account)?;
+        let mut planned = self.find_plan(memory, &given)?;
+        if let Some(kept) = kept.as_deref_mut()
+            && !kept.make_room(self, &planned.plan)?
+        {
+            kept.inputs().for_each(|(input, value)| given[input] = value);
+            planned = self.find_plan(memory, &given)?;
+        }
+        self.charge_arena(&planned.plan, terms.account)?;
         let mut held = self.hold(memory, &planned, given)?;
+        if let Some(kept) = kept {
+            kept.lend(&planned.schedule, &mut held)?;
+        }
         self.lend(&planned, &mut held, &mut wanted)?;
         if let Some(lend) = lend {
             self.ask_for_memory(&planned, &mut held, lend)?;
@@ -362,7 +401,7 @@ impl Session {
 
     /// Runs the commit program on old values that the run holds. Returns the new values of state,
     /// with the numbers of their outputs.
-    fn run_commit(
+    pub(super) fn run_commit(
         &self,
         memory: &mut Memory,
         planned: &Planned,
@@ -383,10 +422,12 @@ impl Session {
         Ok(made)
     }
 
-    /// Returns an account for a run, and memory for its outputs, unless it is the session's.
-    fn open_account(&self) -> (Account, Option<Arc<Recycler>>) {
+    /// Returns an account for a run beside a state of `bytes` bytes, and memory for its outputs,
+    /// unless it is the session's.
+    pub(super) fn open_account(&self, bytes: usize) -> (Account, Option<Arc<Recycler>>) {
         let budget = self.reserved.budget();
-        let account = Account::with_budget(self.memory_limit, self.report.made_bytes, budget);
+        let taken = self.report.made_bytes.saturating_add(bytes);
+        let account = Account::with_budget(self.memory_limit, taken, budget);
         // With a shared budget, memory kept for the next run would be missing in other sessions.
         (account, budget.map(|_| Arc::default()))
     }
@@ -430,7 +471,10 @@ impl Session {
         }
     }
 
-    fn with_memory<R, E>(&self, body: impl FnOnce(&mut Memory) -> Result<R, E>) -> Result<R, E> {
+    pub(super) fn with_memory<R, E>(
+        &self,
+        body: impl FnOnce(&mut Memory) -> Result<R, E>,
+    ) -> Result<R, E> {
         let mut memory = self.memories.take();
         // A run within a custom operator is cancelled by its own limits only: the operator could
         // not distinguish the end of the outer run from that of its own.
@@ -451,10 +495,12 @@ impl Session {
     fn sort_inputs<'a, 's, N: AsRef<str>>(
         &'s self,
         inputs: impl Iterator<Item = (N, Held<'a>)>,
+        kept: Option<&KeptState>,
         given: &mut HeldValues<'a>,
         account: &Account,
     ) -> Result<AllClosed<'s>, RunError> {
-        let closed = self.input_ports().sort(inputs, given)?;
+        let kept_inputs = kept.into_iter().flat_map(KeptState::inputs);
+        let closed = self.input_ports().sort(inputs, kept_inputs, given)?;
         for (port, value) in self.inputs().iter().zip(given) {
             admit(value, port.ty(), account).map_err(|error| {
                 RunError::Resources(format!("a copy of input '{}': {error}", port.name()))
@@ -486,18 +532,10 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the plan for inputs of these sizes, with its arena charged.
-    fn planned_for(
-        &self,
-        memory: &mut Memory,
-        given: &[Held<'_>],
-        account: &Account,
-    ) -> Result<Arc<Planned>, RunError> {
-        let planned = self.find_plan(memory, given)?;
-        if account.charge(planned.plan.arena_bytes).is_err() {
-            return Err(self.arena_refusal(&planned.plan, account));
-        }
-        Ok(planned)
+    /// Charges the arena of a plan.
+    fn charge_arena(&self, plan: &Plan, account: &Account) -> Result<(), RunError> {
+        let charged = account.charge(plan.arena_bytes);
+        charged.map_err(|_| self.arena_refusal(plan, account))
     }
 
     /// Makes the error for an arena that exceeds the account. Names the first step whose outputs do
@@ -544,14 +582,15 @@ impl Session {
             .iter()
             .zip(&self.defaults)
             .map(|(value, default)| {
-                let view = value.as_view();
-                let view = view.or_else(|| default.as_ref().map(Tensor::view))?;
-                Some(Type::tensor(view.data_type(), view.dims().iter().copied()))
+                let default = || default.as_ref().map(|own| (own.data_type(), own.dims()));
+                let (elem, dims) = value.elem_and_dims().or_else(default)?;
+                Some(Type::tensor(elem, dims.iter().copied()))
             })
             .collect();
         let FoundSizes { sizes, is_inferred } =
             self.sizes.find(Scope::main(&self.executable), &types)?;
-        let planned = Planned::new(&self.executable.body, sizes);
+        let kept: Vec<KeptRows> = given.iter().filter_map(Held::rows).collect();
+        let planned = Planned::with_kept(&self.executable.body, sizes, &kept);
         Ok(Planned { uninferred: (!is_inferred).then_some(types), ..planned })
     }
 
@@ -659,7 +698,7 @@ impl Session {
 
     /// Collects the outputs from the held values. `None` for those of the commit program, and for
     /// those in lent memory.
-    fn collect_outputs(
+    pub(super) fn collect_outputs(
         &self,
         schedule: &Schedule,
         held: &mut [Held<'_>],
@@ -696,7 +735,7 @@ impl Session {
                             Some(Value::Tensor(copy.map_err(refused)?))
                         }
                         // The last occurrence is handled above.
-                        Held::Nothing | Held::Output(_) => None,
+                        Held::Nothing | Held::Output(_) | Held::Kept(_) => None,
                     },
                 },
                 Source::Constant { root, .. } => self.executable.body.slots[root.index()]
@@ -719,7 +758,12 @@ impl Session {
     }
 
     /// Converts an output to the declared type.
-    fn release(&self, output: usize, value: Value, account: &Account) -> Result<Value, RunError> {
+    pub(super) fn release(
+        &self,
+        output: usize,
+        value: Value,
+        account: &Account,
+    ) -> Result<Value, RunError> {
         let port = &self.outputs()[output];
         convert_output(value, port.ty(), account)
             .map_err(|error| RunError::Resources(format!("the output '{}': {error}", port.name())))

@@ -1,10 +1,11 @@
 //! Elementary functions on f64.
 //!
 //! Those of f32 ([`single`](super::single)) in double precision: scalar and branch-free, so that
-//! loops around them become vectors. Angles and their inverses come from the standard library.
+//! loops around them become vectors. Functions of angles come from the standard library.
 
+use super::inverse::{self, Series};
 use crate::number::{Arith, Math};
-use std::f64::consts::{LN_2, LOG2_E};
+use std::f64::consts::LOG2_E;
 
 /// 1.5 * 2^52: adding it rounds to an integer and leaves that integer in the low bits.
 const ROUND: f64 = 6_755_399_441_055_744.0;
@@ -79,10 +80,17 @@ fn reduced_exp<const FMA: bool>(x: f64, bias: f64) -> (f64, u64) {
 #[inline(always)]
 fn exp<const FMA: bool>(x: f64) -> f64 {
     // Beyond these bounds the scaling below gives infinity and zero by itself.
-    let (p, bits) = reduced_exp::<FMA>(clamp(x, -746.0, 710.0), 2.0 * BIAS);
+    scaled_exp::<FMA>(clamp(x, -746.0, 710.0), 1.0)
+}
+
+/// Computes `exp(x) * scale` for `|x| <= 750` and a power of two.
+#[inline(always)]
+fn scaled_exp<const FMA: bool>(x: f64, scale: f64) -> f64 {
+    let (p, bits) = reduced_exp::<FMA>(x, 2.0 * BIAS);
     // 2^n may overflow or be subnormal while the result is neither, so scale in two steps; the
     // first is exact. The first half of n + 2 * 1023 has one bias in it, and so has the rest.
-    (1.0 + p) * power_of_bits(bits >> 1) * power_of_bits(bits.wrapping_sub(bits >> 1))
+    let rest = power_of_bits(bits.wrapping_sub(bits >> 1));
+    (1.0 + p) * power_of_bits(bits >> 1) * (rest * scale)
 }
 
 /// Computes `exp(x)` of a number up to 0 by one clamp and one scaling. Exponentials below
@@ -245,31 +253,71 @@ pub fn erf(x: f64) -> f64 {
     vector_erf::<false>(x)
 }
 
-/// The standard library's overflows for the greatest arguments, where the logarithm is the answer.
-pub fn asinh(x: f64) -> f64 {
-    if x.abs() < LARGE { x.asinh() } else { (x.abs().ln() + LN_2).copysign(x) }
-}
-
-/// The standard library's loses half of the digits near 1, because it takes the logarithm of a
-/// rounded sum.
-pub fn acosh(x: f64) -> f64 {
-    if x < 1.0 {
-        f64::NAN
-    } else if x < LARGE {
-        let above = x - 1.0;
-        (above + (above * (x + 1.0)).sqrt()).ln_1p()
-    } else {
-        x.ln() + LN_2
+impl Series for f64 {
+    const QUARTER: [f64; 2] = [std::f64::consts::FRAC_PI_2, 6.123_233_995_736_766e-17];
+    #[inline(always)]
+    fn atan_tail<const FMA: bool>(z: f64) -> f64 {
+        // Leaves 2^-59 of the arc tangent.
+        polynomial::<FMA>(
+            &[
+                -0.333_333_333_333_332,
+                0.199_999_999_999_538_3,
+                -0.142_857_142_802_263_33,
+                0.111_111_107_851_176_26,
+                -0.090_908_978_088_121_6,
+                0.076_920_611_678_176_36,
+                -0.066_631_152_474_556_63,
+                0.058_479_727_118_350_42,
+                -0.050_396_867_732_477_87,
+                0.038_074_382_832_355_85,
+                -0.017_918_056_422_681_096,
+            ],
+            z,
+        )
+    }
+    #[inline(always)]
+    fn asin_tail<const FMA: bool>(z: f64) -> f64 {
+        // Leaves 2^-59 of the arc sine.
+        polynomial::<FMA>(
+            &[
+                0.166_666_666_666_667_6,
+                0.074_999_999_999_710_88,
+                0.044_642_857_174_257_73,
+                0.030_381_942_725_912_29,
+                0.022_372_214_487_857_96,
+                0.017_351_620_372_124_05,
+                0.013_980_730_230_447_696,
+                0.011_399_563_122_166_612,
+                0.010_777_095_682_152_828,
+                0.003_716_580_675_936_195,
+                0.021_686_597_893_486_924,
+                -0.020_974_486_691_965_147,
+                0.032_615_958_047_960_81,
+            ],
+            z,
+        )
+    }
+    #[inline(always)]
+    fn sinh_tail<const FMA: bool>(z: f64) -> f64 {
+        // Leaves 2^-63 of the hyperbolic sine.
+        polynomial::<FMA>(
+            &[
+                0.166_666_666_666_666_67,
+                0.008_333_333_333_333_139,
+                1.984_126_984_143_785e-4,
+                2.755_731_915_529_235e-6,
+                2.505_212_340_468_024_2e-8,
+                1.605_723_991_871_408_4e-10,
+                7.759_323_755_940_098e-13,
+            ],
+            z,
+        )
+    }
+    #[inline(always)]
+    fn half_exp<const FMA: bool>(self) -> f64 {
+        scaled_exp::<FMA>(clamp(self, -746.0, 711.0), 0.5)
     }
 }
-
-/// The standard library's is accurate near 1, but loses most of the digits near -1.
-pub fn atanh(x: f64) -> f64 {
-    x.abs().atanh().copysign(x)
-}
-
-/// From here on `asinh(x)` and `acosh(x)` are `ln(2 x)` to less than half an ULP.
-const LARGE: f64 = 1e9;
 
 impl Math for f64 {
     #[inline(always)]
@@ -345,8 +393,40 @@ impl Math for f64 {
         f64::cos(self)
     }
     #[inline(always)]
-    fn libm(self, f64_function: fn(f64) -> f64) -> f64 {
-        f64_function(self)
+    fn tan<const FMA: bool>(self) -> f64 {
+        f64::tan(self)
+    }
+    #[inline(always)]
+    fn asin<const FMA: bool>(self) -> f64 {
+        inverse::asin::<f64, FMA>(self)
+    }
+    #[inline(always)]
+    fn acos<const FMA: bool>(self) -> f64 {
+        inverse::acos::<f64, FMA>(self)
+    }
+    #[inline(always)]
+    fn atan<const FMA: bool>(self) -> f64 {
+        inverse::atan::<f64, FMA>(self)
+    }
+    #[inline(always)]
+    fn sinh<const FMA: bool>(self) -> f64 {
+        inverse::sinh::<f64, FMA>(self)
+    }
+    #[inline(always)]
+    fn cosh<const FMA: bool>(self) -> f64 {
+        inverse::cosh::<f64, FMA>(self)
+    }
+    #[inline(always)]
+    fn asinh<const FMA: bool>(self) -> f64 {
+        inverse::asinh::<f64, FMA>(self)
+    }
+    #[inline(always)]
+    fn acosh<const FMA: bool>(self) -> f64 {
+        inverse::acosh::<f64, FMA>(self)
+    }
+    #[inline(always)]
+    fn atanh<const FMA: bool>(self) -> f64 {
+        inverse::atanh::<f64, FMA>(self)
     }
     #[inline(always)]
     fn copysign(self, sign: f64) -> f64 {

@@ -6,6 +6,7 @@
 //! weighted for relative error of the function, unless stated); their own error is given with each.
 //! Everything is branch-free: see the parent module.
 
+use super::inverse::{self, Series};
 use super::lanes::{Function, Lane, Lanes};
 use crate::number::{Arith, Math};
 
@@ -101,13 +102,19 @@ fn split_exp<L: Lanes>(x: L, bias: f32) -> (L, L) {
 #[inline(always)]
 pub(crate) fn exp<const FMA: bool>(x: f32) -> f32 {
     // Beyond these bounds the scaling below gives infinity and zero by itself.
-    let (Lane(e), Lane(shifted)) = split_exp(Lane::<FMA>(clamp(x, -104.0, 89.0)), 2.0 * BIAS);
+    scaled_exp::<FMA>(clamp(x, -104.0, 89.0), 1.0)
+}
+
+/// Computes `exp(x) * scale` for `|x| <= 120` and a power of two.
+#[inline(always)]
+fn scaled_exp<const FMA: bool>(x: f32, scale: f32) -> f32 {
+    let (Lane(e), Lane(shifted)) = split_exp(Lane::<FMA>(x), 2.0 * BIAS);
     // 2^n may overflow or be subnormal while the result is neither, so scale in two steps; the
     // first is exact. The first half of n + 2 * 127 has one bias in it, and so has the rest.
     let bits = shifted.to_bits();
     let half = f32::from_bits((bits >> 1) << 23);
     let rest = f32::from_bits(bits.wrapping_sub(bits >> 1) << 23);
-    e * half * rest
+    e * half * (rest * scale)
 }
 
 /// Computes `exp(x)` of a number up to 0 by one clamp and one scaling. Exponentials below 2^-126.5
@@ -334,9 +341,9 @@ fn reduced_angle<const FMA: bool>(x: f32) -> (f32, i32) {
     (fma::<FMA>(n_float, -7.549_79e-8, r), n)
 }
 
-/// The sine of a quarter circle's multiple `n` plus `r`.
+/// Computes the sine and the cosine of an angle up to an eighth of a circle.
 #[inline(always)]
-fn sin_of_parts<const FMA: bool>(r: f32, n: i32) -> f32 {
+fn sin_and_cos<const FMA: bool>(r: f32) -> (f32, f32) {
     let t = r * r;
     // (sin(r) - r) / r^3 within 2^-37, (cos(r) - 1 + r^2/2) / r^4 within 2^-33.
     let sin = Polynomial([-0.166_666_67, 0.008_333_329, -1.983_933_5e-4, 2.718_311_6e-6])
@@ -344,6 +351,13 @@ fn sin_of_parts<const FMA: bool>(r: f32, n: i32) -> f32 {
     let cos = Polynomial([0.041_666_646, -0.001_388_736_8, 2.443_845_4e-5]).at_number::<FMA>(t);
     let sin = fma::<FMA>(r * t, sin, r);
     let cos = fma::<FMA>(t * t, cos, fma::<FMA>(t, -0.5, 1.0));
+    (sin, cos)
+}
+
+/// Computes the sine of a quarter circle's multiple `n` plus `r`.
+#[inline(always)]
+fn sin_of_parts<const FMA: bool>(r: f32, n: i32) -> f32 {
+    let (sin, cos) = sin_and_cos::<FMA>(r);
     let value = if n & 1 == 0 { sin } else { cos };
     // Half circles change the sign.
     f32::from_bits(value.to_bits() ^ ((n as u32) & 2) << 30)
@@ -361,6 +375,57 @@ pub fn sin_reduced<const FMA: bool>(x: f32) -> f32 {
 pub fn cos_reduced<const FMA: bool>(x: f32) -> f32 {
     let (r, n) = reduced_angle::<FMA>(x);
     sin_of_parts::<FMA>(r, n.wrapping_add(1))
+}
+
+/// The tangent, for `|x| <= MAX_REDUCED`. Next to its poles the angle needs more digits than floats
+/// have.
+#[inline(always)]
+pub fn tan_reduced<const FMA: bool>(x: f32) -> f32 {
+    /// 1.5 * 2^52, which rounds as [`ROUND`] does.
+    const ROUND: f64 = 6_755_399_441_055_744.0;
+    /// The first 33 bits of pi/2, whose product with a quadrant is exact, and the rest.
+    const HIGH: f64 = 1.570_796_326_734_125_6;
+    const LOW: f64 = 6.077_100_506_506_192e-11;
+    let angle = f64::from(x);
+    let shifted = angle * std::f64::consts::FRAC_2_PI + ROUND;
+    let quadrant = shifted - ROUND;
+    let r = (angle - quadrant * HIGH - quadrant * LOW) as f32;
+    let (sin, cos) = sin_and_cos::<FMA>(r);
+    let is_odd = shifted.to_bits() as u32 & 1 != 0;
+    if is_odd { -cos / sin } else { sin / cos }
+}
+
+impl Series for f32 {
+    const QUARTER: [f32; 2] = [std::f32::consts::FRAC_PI_2, -4.371_139e-8];
+    #[inline(always)]
+    fn atan_tail<const FMA: bool>(z: f32) -> f32 {
+        // Leaves 2^-30 of the arc tangent.
+        Polynomial([-0.333_333_15, 0.199_984_85, -0.142_437_77, 0.105_955_09, -0.060_822_765])
+            .at_number::<FMA>(z)
+    }
+    #[inline(always)]
+    fn asin_tail<const FMA: bool>(z: f32) -> f32 {
+        // Leaves 2^-31 of the arc sine.
+        Polynomial([
+            0.166_666_6,
+            0.075_005_11,
+            0.044_515_793,
+            0.031_816_94,
+            0.014_405_267,
+            0.037_561_38,
+        ])
+        .at_number::<FMA>(z)
+    }
+    #[inline(always)]
+    fn sinh_tail<const FMA: bool>(z: f32) -> f32 {
+        // Leaves 2^-34 of the hyperbolic sine.
+        Polynomial([0.166_666_67, 0.008_333_351, 1.983_605_9e-4, 2.817_475_6e-6])
+            .at_number::<FMA>(z)
+    }
+    #[inline(always)]
+    fn half_exp<const FMA: bool>(self) -> f32 {
+        scaled_exp::<FMA>(clamp(self, -104.0, 90.0), 0.5)
+    }
 }
 
 impl Math for f32 {
@@ -433,8 +498,44 @@ impl Math for f32 {
         if self.abs() <= MAX_REDUCED { cos_reduced::<FMA>(self) } else { f32::cos(self) }
     }
     #[inline(always)]
-    fn libm(self, f64_function: fn(f64) -> f64) -> f32 {
-        f64_function(f64::from(self)) as f32
+    fn tan<const FMA: bool>(self) -> f32 {
+        if self.abs() <= MAX_REDUCED {
+            tan_reduced::<FMA>(self)
+        } else {
+            f64::from(self).tan() as f32
+        }
+    }
+    #[inline(always)]
+    fn asin<const FMA: bool>(self) -> f32 {
+        inverse::asin::<f32, FMA>(self)
+    }
+    #[inline(always)]
+    fn acos<const FMA: bool>(self) -> f32 {
+        inverse::acos::<f32, FMA>(self)
+    }
+    #[inline(always)]
+    fn atan<const FMA: bool>(self) -> f32 {
+        inverse::atan::<f32, FMA>(self)
+    }
+    #[inline(always)]
+    fn sinh<const FMA: bool>(self) -> f32 {
+        inverse::sinh::<f32, FMA>(self)
+    }
+    #[inline(always)]
+    fn cosh<const FMA: bool>(self) -> f32 {
+        inverse::cosh::<f32, FMA>(self)
+    }
+    #[inline(always)]
+    fn asinh<const FMA: bool>(self) -> f32 {
+        inverse::asinh::<f32, FMA>(self)
+    }
+    #[inline(always)]
+    fn acosh<const FMA: bool>(self) -> f32 {
+        inverse::acosh::<f32, FMA>(self)
+    }
+    #[inline(always)]
+    fn atanh<const FMA: bool>(self) -> f32 {
+        inverse::atanh::<f32, FMA>(self)
     }
     #[inline(always)]
     fn copysign(self, sign: f32) -> f32 {

@@ -121,6 +121,11 @@ fn expansions() {
         (&[2, 1, 3], &[2, 5, 3]),
         (&[1, 4], &[0, 4]),
         (&[300, 1], &[300, 200]),
+        // Short rows, one of which ends a part of a thread.
+        (&[3001, 1], &[3001, 3]),
+        (&[2, 500, 1], &[2, 500, 5]),
+        (&[7, 1, 40, 1], &[7, 3, 40, 2]),
+        (&[1, 90, 4], &[50, 90, 4]),
     ] {
         let x = numbers(dims.iter().product());
         let mut strides = vec![0; out.len()];

@@ -41,6 +41,8 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
         trans_a: site.need_int("transA")? != 0,
         trans_b: site.need_int("transB")? != 0,
         alpha: site.float("alpha").unwrap_or(1.0),
+        factors: None,
+        quantized: None,
         addend,
         epilogue: program::Epilogue::default(),
     })))

@@ -37,6 +37,8 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
         trans_a: false,
         trans_b: false,
         alpha: 1.0,
+        factors: None,
+        quantized: None,
         addend: None,
         epilogue: program::Epilogue::default(),
     })))

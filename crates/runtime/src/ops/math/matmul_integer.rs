@@ -1,17 +1,18 @@
 //! MatMulInteger: products of bytes with zero points, accumulated in 32 bits. Packs a constant
-//! matrix once.
+//! matrix once. Sums become floats in the same step if nothing else reads them.
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
-    ByteMatrix, ByteRhs, Bytes, MatRef, ZeroPoints, gemm_bytes, gemm_bytes_scratch,
+    Bias, ByteMatrix, ByteRhs, Bytes, Epilogue, MatRef, ZeroPoints, gemm_bytes, gemm_bytes_scratch,
+    gemm_bytes_to_floats,
 };
 use sardonyx_tensor::{DataType, Dims};
 
 use super::matmul::Shapes;
 use super::steps;
 use crate::error::{BindError, KernelError, fail};
-use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Selected, Site};
-use crate::program::{Epilogue, Op, Product, ProductForm, ProductTypes, Slot};
+use crate::kernel::{Call, Ending, Inputs, Kernel, MemoryRules, Selected, Site};
+use crate::program::{self, Op, Product, ProductForm, ProductTypes, Slot};
 use crate::right::Right;
 
 /// Lowers `MatMulInteger`.
@@ -34,8 +35,10 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
         trans_a: false,
         trans_b: false,
         alpha: 1.0,
+        factors: None,
+        quantized: None,
         addend: None,
-        epilogue: Epilogue::default(),
+        epilogue: program::Epilogue::default(),
     })))
 }
 
@@ -53,8 +56,15 @@ pub(crate) fn select(site: &Site<'_>, product: &Product) -> Selected {
     let packed = site.pack_right_of_bytes(1, product.trans_b);
     let is_packed = packed.is_some();
     let is_signed = |elem: DataType| elem == DataType::Int8;
+    let has_zero_points = product.a_zero_point.is_some() || product.b_zero_point.is_some();
+    let after = if has_zero_points { 4 } else { 2 };
+    let factors = product.factors.map(|_| after);
+    let ending = Ending::new(&product.epilogue, after + usize::from(factors.is_some()));
+    let is_float = product.types.result == DataType::Float;
     let kernel = MatMulInteger {
         is_signed: [is_signed(product.types.a), is_signed(product.types.b)],
+        has_zero_points,
+        floats: is_float.then_some(Floats { factors, ending }),
         trans_b: product.trans_b,
         packed,
         isa: site.isa,
@@ -65,10 +75,20 @@ pub(crate) fn select(site: &Site<'_>, product: &Product) -> Selected {
 struct MatMulInteger {
     /// Whether the bytes of each operand are signed.
     is_signed: [bool; 2],
+    has_zero_points: bool,
+    /// Operations on the sums as floats, if they become floats.
+    floats: Option<Floats>,
     /// Whether a right operand that is not packed is read transposed.
     trans_b: bool,
     packed: Option<Right<Bytes>>,
     isa: Isa,
+}
+
+/// Factors and epilogue of sums as floats.
+struct Floats {
+    /// Position of the numbers that they are multiplied by.
+    factors: Option<usize>,
+    ending: Ending,
 }
 
 /// Numbers for the rows of a left operand or the columns of a right one.
@@ -148,7 +168,8 @@ impl MatMulInteger {
         batch: &Dims,
     ) -> Result<PerLine<'a, u8>, KernelError> {
         let index = operand + 2;
-        let Some(view) = call.maybe_tensor(index)? else {
+        let given = if self.has_zero_points { call.maybe_tensor(index)? } else { None };
+        let Some(view) = given else {
             return Ok(PerLine::none(batch));
         };
         let bits = match (self.is_signed[operand], view.data_type()) {
@@ -167,7 +188,8 @@ impl Kernel for MatMulInteger {
 
     fn describe(&self) -> String {
         let form = if self.packed.is_some() { "packed B" } else { "plain B" };
-        format!("{form} of bytes, {:?}", self.isa)
+        let to = if self.floats.is_some() { " to float" } else { "" };
+        format!("{form} of bytes{to}, {:?}", self.isa)
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -204,13 +226,34 @@ impl Kernel for MatMulInteger {
         if count > 0 {
             call.reserve(gemm_bytes_scratch(exec, &left(0), &right(0)?))?;
         }
-        let y = call.output_slice::<i32>(0, &shapes.output)?;
-        for (index, y) in y.chunks_mut((m * n).max(1)).enumerate().take(count) {
-            let zero_points = ZeroPoints {
-                a: a_points.matrix(&shapes, index),
-                b: b_points.matrix(&shapes, index),
-            };
-            gemm_bytes(exec, left(index), right(index)?, zero_points, y)?;
+        let points = |index: usize| ZeroPoints {
+            a: a_points.matrix(&shapes, index),
+            b: b_points.matrix(&shapes, index),
+        };
+        let size = (m * n).max(1);
+        let Some(Floats { factors, ending }) = &self.floats else {
+            let y = call.output_slice::<i32>(0, &shapes.output)?;
+            for (index, y) in y.chunks_mut(size).enumerate().take(count) {
+                gemm_bytes(exec, left(index), right(index)?, points(index), y)?;
+            }
+            return Ok(());
+        };
+        let factors = match *factors {
+            Some(position) => call.slice::<f32>(position)?,
+            None => &[1.0],
+        };
+        if factors.len() != 1 && factors.len() != n {
+            fail!("sums are multiplied by {} numbers, but have {n} columns", factors.len());
+        }
+        let elems = shapes.output.iter().product();
+        let epilogue = ending.epilogue(call, elems, n, Bias::Col)?;
+        let y = call.output_slice::<f32>(0, &shapes.output)?;
+        for (index, y) in y.chunks_mut(size).enumerate().take(count) {
+            let [residual, factor] = [epilogue.residual, epilogue.factor]
+                .map(|operand| operand.map(|operand| &operand[index * size..][..size]));
+            let epilogue = Epilogue { residual, factor, ..epilogue };
+            let (a, b) = (left(index), right(index)?);
+            gemm_bytes_to_floats(exec, a, b, points(index), factors, &epilogue, y)?;
         }
         Ok(())
     }

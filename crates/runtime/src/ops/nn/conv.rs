@@ -10,7 +10,7 @@ use sardonyx_kernels::conv::{
     Order, PackedConv, PerAxis, WeightSource, conv_by_products, conv_naive, products_scratch,
 };
 use sardonyx_kernels::{Isa, NarrowConvLoops};
-use sardonyx_tensor::{CastOptions, DataType, Dims, Element, cast, cast_slices};
+use sardonyx_tensor::{CastOptions, DataType, Dims, Element, Tensor, cast, cast_slices};
 use smallvec::SmallVec;
 
 use super::window::Placed;
@@ -45,8 +45,9 @@ struct Conv {
 enum Weights {
     /// Packed for the padding that the attributes fix.
     Packed { params: ConvParams, algorithm: Algorithm, packed: Packed<PackedConv> },
-    /// Constant, but the padding depends on the size of the input: packed when that is first seen.
-    Constant { elements: Vec<f32>, dims: Dims, packed: Mutex<Option<(Placed, Arc<PackedConv>)>> },
+    /// Constant, but the padding depends on the size of the input: packed for the last size, which
+    /// is kept.
+    Constant { weights: Tensor, packed: Mutex<Option<(Dims, Arc<PackedConv>)>> },
     /// Not constant.
     Given,
 }
@@ -296,47 +297,48 @@ fn pack(
                 };
                 let bytes = PackedConv::bytes_of(isa, &params, algorithm).map_err(invalid)?;
                 let packed = site.weights.find_or_pack(&constant, form, bytes, |weights| {
-                    let bytes = weights.read_all();
-                    let wide = to_floats(constant.data_type, bytes);
-                    let first = match &wide {
-                        Some(wide) => wide.first().copied(),
-                        None => bytes.first_chunk().copied().map(f32::from_ne_bytes),
-                    };
-                    let source = match (first.filter(|_| weights.fill().is_some()), &wide) {
-                        (Some(fill), _) => WeightSource::Fill(fill),
-                        (None, Some(wide)) => WeightSource::Floats(wide),
-                        (None, None) => WeightSource::LeBytes(bytes),
+                    let source = match weights.fill() {
+                        Some(one) => fill(constant.data_type, one)?,
+                        None => source(constant.data_type, weights.read_all())?,
                     };
                     let lasts = Lasts::ForGood;
                     PackedConv::scaled(isa, params.clone(), algorithm, source, scale, lasts)
+                        .map_err(invalid)
                 });
-                if let Some(packed) = packed.map_err(invalid)? {
+                if let Some(packed) = packed? {
                     return Ok(Weights::Packed { params, algorithm, packed });
                 }
             }
             Ok(Weights::Given)
         }
         (Some(_), None) => match site.constant(at) {
-            Some(constant) => Ok(Weights::Constant {
-                elements: cast(constant, DataType::Float, CastOptions::default())?.to_vec()?,
-                dims: constant.dims().into(),
-                packed: Mutex::default(),
-            }),
+            Some(constant) => {
+                source(constant.data_type(), constant.bytes())?;
+                let weights = site.weights.keep(constant)?;
+                Ok(Weights::Constant { weights, packed: Mutex::default() })
+            }
             None => Ok(Weights::Given),
         },
         _ => Ok(Weights::Given),
     }
 }
 
-/// Returns the elements as floats if they have 16 bits.
-fn to_floats(data_type: DataType, bytes: &[u8]) -> Option<Vec<f32>> {
-    if data_type == DataType::Float {
-        return None;
+/// Returns weights of a type that convolutions on packed weights read.
+fn source(data_type: DataType, bytes: &[u8]) -> Result<WeightSource<'_>, KernelError> {
+    match data_type {
+        DataType::Float => Ok(WeightSource::LeBytes(bytes)),
+        DataType::Float16 => Ok(WeightSource::LeFloat16(bytes)),
+        DataType::Bfloat16 => Ok(WeightSource::LeBfloat16(bytes)),
+        other => fail!("the weights of a convolution are {other}"),
     }
-    let mut wide = vec![0.0; bytes.len() / 2];
-    let (elems, target) = (wide.len(), bytemuck::cast_slice_mut(&mut wide));
-    cast_slices(data_type, bytes, DataType::Float, target, elems, CastOptions::default()).ok()?;
-    Some(wide)
+}
+
+/// Returns weights that all equal `one`.
+fn fill(data_type: DataType, one: &[u8]) -> Result<WeightSource<'static>, KernelError> {
+    let mut wide = [0.0f32];
+    let to = bytemuck::cast_slice_mut(&mut wide);
+    cast_slices(data_type, one, DataType::Float, to, 1, CastOptions::default())?;
+    Ok(WeightSource::Fill(wide[0]))
 }
 
 /// Returns the fastest algorithm for the orders of input and output.
@@ -398,7 +400,7 @@ impl Conv {
             && !call.has_layout(0)
             && (self.elem != DataType::Float || call.image(0)?.order == Order::Rows);
         let spatial = call.tensor(0)?.dims().get(2..).unwrap_or_default();
-        let pack = |elements: &[f32], dims: &[usize], lasts: Lasts| {
+        let pack = |source: WeightSource<'_>, dims: &[usize], lasts: Lasts| {
             let params = params(window, dims, self.group, &placed.pads_begin, &placed.pads_end)?;
             // What is packed in a run is packed in the least time.
             let algorithm = Algorithm::of(&params, Some(0))?;
@@ -409,7 +411,6 @@ impl Conv {
             };
             let bytes = PackedConv::bytes_of(self.isa, &params, algorithm);
             call.reserve(bytes?)?;
-            let source = WeightSource::Floats(elements);
             let pool = call.exec.pool;
             let scale = self.scale.as_deref();
             let packed = pool.pack_within(|| {
@@ -419,13 +420,14 @@ impl Conv {
         };
         match &self.weights {
             Weights::Packed { packed, .. } => packed.get().cloned().map(Prepared::Kept),
-            Weights::Constant { elements, dims, packed } => {
+            Weights::Constant { weights, packed } => {
                 let mut kept = packed.lock().unwrap_or_else(PoisonError::into_inner);
                 let packed = match &*kept {
-                    Some((for_placed, packed)) if for_placed == placed => packed.clone(),
+                    Some((sizes, packed)) if sizes[..] == *spatial => packed.clone(),
                     _ => {
-                        let packed = Arc::new(pack(elements, dims, Lasts::ForGood)?);
-                        *kept = Some((placed.clone(), packed.clone()));
+                        let source = source(weights.data_type(), weights.bytes())?;
+                        let packed = Arc::new(pack(source, weights.dims(), Lasts::ForGood)?);
+                        *kept = Some((spatial.into(), packed.clone()));
                         packed
                     }
                 };
@@ -433,7 +435,8 @@ impl Conv {
             }
             Weights::Given => {
                 let weights = numbers(call, self.at)?;
-                let packed = pack(&weights, call.tensor(self.at)?.dims(), Lasts::ForOneRun);
+                let source = WeightSource::Floats(&weights);
+                let packed = pack(source, call.tensor(self.at)?.dims(), Lasts::ForOneRun);
                 packed.map(Prepared::ForThisRun)
             }
         }
@@ -642,7 +645,7 @@ impl Kernel for Conv {
         let placed = window.place(&input[2..])?;
         let out_channels = match &self.weights {
             Weights::Packed { params, .. } => params.out_channels,
-            Weights::Constant { dims, .. } => dims[0],
+            Weights::Constant { weights, .. } => weights.dims()[0],
             Weights::Given => call.tensor(self.at)?.dims().first().copied().unwrap_or(0),
         };
         let dims: Dims =

@@ -1,4 +1,4 @@
-//! ConvTranspose: packs constant weights once, for the sizes of the first run.
+//! ConvTranspose: packs constant weights once, in each form that the sizes of runs have.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,8 +28,18 @@ struct ConvTranspose {
     padding: Padding,
     /// Constant weights with their dimensions.
     weights: Option<(Vec<f32>, Dims)>,
-    /// State for the last input dimensions. Only with constant weights.
-    kept: Mutex<Option<Arc<Ready>>>,
+    /// Only with constant weights.
+    kept: Mutex<Kept>,
+}
+
+/// State of earlier runs.
+#[derive(Default)]
+struct Kept {
+    /// State for the last input dimensions.
+    ready: Option<Arc<Ready>>,
+    /// Weights in all forms that runs with its parameters have read: sizes that take turns need not
+    /// be packed for again.
+    packed: SmallVec<[Arc<PackedTranspose>; 2]>,
 }
 
 /// State that is valid while input dimensions stay equal.
@@ -234,7 +244,7 @@ impl ConvTranspose {
             (None, None) => &[],
         };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(ready) = kept.as_ref().filter(|ready| ready.input[..] == *x) {
+        if let Some(ready) = kept.ready.as_ref().filter(|ready| ready.input[..] == *x) {
             return Ok(Prepared::Kept(ready.clone()));
         }
         let placed = self.place(x, w)?;
@@ -242,20 +252,18 @@ impl ConvTranspose {
         let packed = match (&self.weights, given) {
             (Some((weights, _)), _) if packs => {
                 let (spatial, output) = placed.sizes();
-                let before = kept.as_ref().and_then(|ready| match &ready.packed {
-                    Some(Prepared::Kept(packed))
-                        if *packed.params() == placed.params && packed.suits(spatial, output) =>
-                    {
-                        Some(packed.clone())
-                    }
-                    _ => None,
+                // Frees the weights packed for other parameters first.
+                kept.ready = None;
+                kept.packed.retain(|packed| {
+                    *packed.params() == placed.params && packed.fits(spatial, output)
                 });
-                let packed = match before {
-                    Some(packed) => packed,
+                let found = kept.packed.iter().find(|packed| packed.suits(spatial, output));
+                let packed = match found {
+                    Some(packed) => packed.clone(),
                     None => {
-                        // Frees the weights packed for other sizes first.
-                        *kept = None;
-                        Arc::new(pack(call, &placed, weights, Lasts::ForGood)?)
+                        let packed = Arc::new(pack(call, &placed, weights, Lasts::ForGood)?);
+                        kept.packed.push(packed.clone());
+                        packed
                     }
                 };
                 Some(Prepared::Kept(packed))
@@ -275,7 +283,7 @@ impl ConvTranspose {
             return Ok(Prepared::ForThisRun(ready));
         }
         let ready = Arc::new(ready);
-        *kept = Some(ready.clone());
+        kept.ready = Some(ready.clone());
         Ok(Prepared::Kept(ready))
     }
 

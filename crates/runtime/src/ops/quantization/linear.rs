@@ -13,7 +13,7 @@ use crate::kernel::{Call, Kernel, Site};
 use crate::ops::element_type;
 use crate::ops::narrow::{numbers, widen};
 use crate::ops::tensor::moves::dense;
-use crate::program::Conversion;
+use crate::program::{self, Conversion, Op};
 use crate::scratch::{Contents, Scratch};
 
 const X: usize = 0;
@@ -314,8 +314,16 @@ impl Kernel for Quantize {
     }
 }
 
-/// Binds `DequantizeLinear`.
-pub(crate) fn bind_dequantize(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+/// Lowers `DequantizeLinear`.
+pub(crate) fn lower_dequantize(site: &Site<'_>) -> Result<Op, BindError> {
+    let Layout { axis, block } = Layout::new(site)?;
+    let zero = site.has_input(ZERO).then(|| site.slot(ZERO)).transpose()?;
+    let (x, scale) = (site.slot(X)?, site.slot(SCALE)?);
+    Ok(Op::Dequantize(Box::new(program::Dequantize { x, scale, zero, axis, block })))
+}
+
+/// Selects the kernel of a dequantization.
+pub(crate) fn select_dequantize(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     use DataType::{Bfloat16, Float, Float8e8m0, Float16, Int32};
     let (x, scale) =
         (site.elem(X)?, demand_type(site, SCALE, &[Float, Float16, Bfloat16, Float8e8m0])?);

@@ -102,20 +102,13 @@ fn join_through_strides(
             );
         }
         let part = JoinedInput { pool, input, data, start, steps: &steps };
-        let out = output.bytes_mut();
-        match data_type.bits() {
-            Some(8) => part.copy::<1>(out)?,
-            Some(16) => part.copy::<2>(out)?,
-            Some(32) => part.copy::<4>(out)?,
-            Some(64) => part.copy::<8>(out)?,
-            _ => part.copy::<16>(out)?,
-        }
+        part.copy_bits(data_type, output.bytes_mut())?;
         start += input.dims()[axis] * steps[axis];
     }
     Ok(())
 }
 
-/// Joins images of which some already lie in the output: copies the others.
+/// Joins tensors of which some already lie in the output: copies the others.
 fn join_rest(call: &mut Call<'_>, axis: i64) -> Result<(), KernelError> {
     let Some(Target::Planned { laid: Some(OutputLayout { layout, .. }), dims, data_type, .. }) =
         call.targets.first()
@@ -145,7 +138,7 @@ fn join_rest(call: &mut Call<'_>, axis: i64) -> Result<(), KernelError> {
         end += of[axis];
     }
     if end != dims[axis] {
-        fail!("inputs with {end} channels become images with {}", dims[axis]);
+        fail!("inputs with {end} rows along axis {axis} become an output with {}", dims[axis]);
     }
     let pool = call.exec.pool;
     let (bytes, _) = call.output_with_layout(0, data_type, dims)?;
@@ -157,7 +150,7 @@ fn join_rest(call: &mut Call<'_>, axis: i64) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Copies an image to its place in an output.
+/// Copies an image, or rows, to their place in an output.
 fn copy_into(
     pool: &Pool,
     input: &TensorView<'_>,
@@ -169,6 +162,16 @@ fn copy_into(
     let (ViewData::Bytes(data), true) = (input.data(), input.data_type() == data_type) else {
         fail!("inputs have different types");
     };
+    // Kept rows: pixels of images have a stride of several channels.
+    if layout.strides.last() == Some(&1) {
+        if input.rank() > MAX_RANK {
+            fail!("rank {} is not supported; the maximum is {MAX_RANK}", input.rank());
+        }
+        let steps: SmallVec<[usize; 6]> =
+            layout.strides.iter().map(|step| step.unsigned_abs()).collect();
+        let part = JoinedInput { pool, input, data, start: offset, steps: &steps };
+        return part.copy_bits(data_type, bytes);
+    }
     let from = Layout { offset: input.offset(), strides: input.strides() };
     let to = Layout { offset, strides: layout.strides.clone() };
     Ok(copy_images(pool, input.dims(), data, &from, bytes, &to)?)
@@ -202,6 +205,18 @@ struct JoinedInput<'a> {
 }
 
 impl JoinedInput<'_> {
+    /// Copies elements of a type of whole bytes.
+    fn copy_bits(&self, data_type: DataType, out: &mut [u8]) -> Result<(), KernelError> {
+        match data_type.bits() {
+            Some(8) => self.copy::<1>(out)?,
+            Some(16) => self.copy::<2>(out)?,
+            Some(32) => self.copy::<4>(out)?,
+            Some(64) => self.copy::<8>(out)?,
+            _ => self.copy::<16>(out)?,
+        }
+        Ok(())
+    }
+
     fn copy<const WIDTH: usize>(&self, out: &mut [u8]) -> Result<(), Ended>
     where
         [u8; WIDTH]: MoveLoops,

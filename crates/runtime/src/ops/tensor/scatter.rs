@@ -125,10 +125,10 @@ enum Reduction {
 impl Reduction {
     fn into<T: Number>(self) -> ScatterInto<T> {
         match self {
-            Reduction::Add => |old, new| T::narrow(old.widen().add(new.widen())),
-            Reduction::Mul => |old, new| T::narrow(old.widen().mul(new.widen())),
-            Reduction::Max => |old, new| T::narrow(Arith::max(old.widen(), new.widen())),
-            Reduction::Min => |old, new| T::narrow(Arith::min(old.widen(), new.widen())),
+            Reduction::Add => Some(|old, new| T::narrow(old.widen().add(new.widen()))),
+            Reduction::Mul => Some(|old, new| T::narrow(old.widen().mul(new.widen()))),
+            Reduction::Max => Some(|old, new| T::narrow(Arith::max(old.widen(), new.widen()))),
+            Reduction::Min => Some(|old, new| T::narrow(Arith::min(old.widen(), new.widen()))),
         }
     }
 }
@@ -313,7 +313,7 @@ impl Movement for Places<'_> {
         out: &mut [T],
     ) -> Result<(), KernelError> {
         out.copy_from_slice(sources[0]);
-        self.scatter(|_, update| update, sources[1], out)
+        self.scatter(None, sources[1], out)
     }
 }
 
@@ -339,7 +339,7 @@ where
         fail!("an output in place has no memory");
     };
     let (updates, y) = (updates.as_chunks::<WIDTH>().0, bytes.as_chunks_mut::<WIDTH>().0);
-    places.scatter(|_, update| update, updates, y)
+    places.scatter(None, updates, y)
 }
 
 /// Scatter of updates that are combined with the data.

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::error::{BindError, KernelError};
-use crate::kernel::{Call, Kernel, Site};
+use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 
 struct Shape {
     start: i64,
@@ -16,6 +16,10 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 impl Kernel for Shape {
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { strided: Inputs::ALL, ..MemoryRules::default() }
+    }
+
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims = call.tensor(0)?.dims();
         let rank = dims.len() as i64;

@@ -1,7 +1,7 @@
 //! Size: counts the elements of a tensor.
 
 use crate::error::{BindError, KernelError};
-use crate::kernel::{Call, Kernel, Site};
+use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 
 struct Size;
 
@@ -11,6 +11,10 @@ pub(crate) fn bind(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 impl Kernel for Size {
+    fn memory(&self) -> MemoryRules {
+        MemoryRules { strided: Inputs::ALL, ..MemoryRules::default() }
+    }
+
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let count = call.tensor(0)?.len() as i64;
         call.output_slice(0, &[])?.fill(count);

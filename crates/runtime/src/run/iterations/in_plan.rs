@@ -97,7 +97,7 @@ impl<'h> Iterations<'_, 'h> {
                 Held::Value(..) => take(value),
                 Held::Input(view) => Held::Input(view.clone()),
                 Held::Borrowed(value) => Held::Borrowed(value),
-                Held::Output(_) | Held::Nothing => Held::Nothing,
+                Held::Output(_) | Held::Kept(_) | Held::Nothing => Held::Nothing,
             };
             let declared =
                 carried.read.and_then(|slot| site.planned.plan.types[slot.index()].as_ref());
@@ -315,7 +315,7 @@ impl<'h> Iterations<'_, 'h> {
                     }
                 }
                 // Unchanged since the beginning.
-                Held::Input(_) | Held::Borrowed(_) | Held::Nothing => {}
+                Held::Input(_) | Held::Borrowed(_) | Held::Kept(_) | Held::Nothing => {}
             }
         }
         Ok(())

@@ -6,7 +6,8 @@
 
 use bytemuck::Pod;
 use sardonyx_kernels::attention::{
-    Attention as Job, Heads, Mask, NO_WINDOW, Sizes, Stage, attention, attention_plain,
+    Attention as Job, Heads, Mask, NO_WINDOW, Sizes, Stage, attention, attention_doubles,
+    attention_plain,
 };
 use sardonyx_kernels::number::Math;
 use sardonyx_kernels::{Ended, Exec};
@@ -45,12 +46,15 @@ struct Attention {
     blind_is_zero: bool,
     /// Order of the output's axes among batch, head, row and feature.
     order: Option<Dims>,
+    /// Whether keys and values include the cached ones.
+    is_joined: bool,
 }
 
 /// Lowers `Attention`.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     let operands = site.operands();
-    Ok(Op::Attention(Box::new(program::Attention { operands, permute: None })))
+    let attention = program::Attention { operands, permute: None, is_joined: false };
+    Ok(Op::Attention(Box::new(attention)))
 }
 
 /// Selects the kernel, which writes its output in the order of axes of `attention`.
@@ -100,6 +104,7 @@ pub(crate) fn select(
         stage,
         blind_is_zero: site.int(BLIND_IS_NAN) != Some(1),
         order: attention.permute.clone(),
+        is_joined: attention.is_joined,
     }))
 }
 
@@ -260,12 +265,14 @@ impl Attention {
         let (mut k, mut v) =
             (part::<T>(call, 1, self.packed[1], "K")?, part::<T>(call, 2, self.packed[1], "V")?);
         let mut past = 0;
-        if call.has_input(PAST_KEY) {
+        if self.is_joined {
+            past = call.tensor(PAST_KEY)?.dims().get(2).copied().unwrap_or(0);
+        } else if call.has_input(PAST_KEY) {
             let old = part::<T>(call, PAST_KEY, 0, "past_key")?;
             past = old.form.dims[2];
             k = append(call, &old, &k)?;
         }
-        if call.has_input(PAST_VALUE) {
+        if !self.is_joined && call.has_input(PAST_VALUE) {
             v = append(call, &part::<T>(call, PAST_VALUE, 0, "past_value")?, &v)?;
         }
         let sizes = sizes(q.form.dims, k.form.dims, v.form.dims)?;
@@ -527,7 +534,8 @@ fn write_output<T: Operands>(
 
 impl Kernel for Attention {
     fn memory(&self) -> MemoryRules {
-        MemoryRules { strided: Inputs::from_positions(&[0, 1, 2, MASK]), ..MemoryRules::default() }
+        const STRIDED: Inputs = Inputs::from_positions(&[0, 1, 2, MASK, PAST_KEY, PAST_VALUE]);
+        MemoryRules { strided: STRIDED, ..MemoryRules::default() }
     }
 
     fn describe(&self) -> String {
@@ -542,10 +550,7 @@ impl Kernel for Attention {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         match (self.elem, self.value_elem) {
             (DataType::Double, _) | (_, DataType::Double) => {
-                self.run_as::<f64>(call, |_, job, y, strides| {
-                    attention_plain(job, y, strides, None);
-                    Ok(())
-                })
+                self.run_as::<f64>(call, attention_doubles)
             }
             _ => self.run_as::<f32>(call, attention),
         }

@@ -1,0 +1,1111 @@
+//! Right operands of few bits: integers of 2, 4 or 8 bits in blocks of k, each block of a column
+//! with a scale and a zero point.
+//!
+//! Panels keep the bits, so a product of few rows reads as little as the file holds. A word of 32
+//! bits has the codes of neighbouring steps of one column, the first in the lowest bits. A code
+//! becomes a float without a conversion: its bits, left where they are in the word, take the place
+//! of the lowest bits of the mantissa of a power of two that is large enough for one of them to
+//! count as 1. The power of two and the zero point are then taken off together, exactly.
+//!
+//! - **Few rows**: each weight is read once and widened in registers. The sum over a block is of
+//!   whole numbers times elements of A, and is multiplied by the scale of the block once.
+//! - **Many rows**: panels are widened block by block of k, as the product of floats packs any
+//!   operand that exists only as its packing routine. Each float is the code less its zero point,
+//!   times the scale, as when weights are dequantized first.
+//!
+//! No copy of the weights in floats outlives the block that it was made for.
+
+use std::ops::Range;
+
+use half::f16;
+use sardonyx_elementwise::quantized::Codes;
+use sardonyx_simd::buffer::{Lasts, PackedBuf, with_scratch};
+use sardonyx_simd::{Body, Ended, Exec, Integers, Isa, Operation, Pool, Simd, Work};
+use sardonyx_simd::{check_isa, dispatch, split_even};
+
+use super::epilogue::{Epilogue, TileEpilogue};
+use super::matrix::{MatRef, strided_len};
+use super::pack::{PackSource, SendPtr, panel_width};
+use super::tile::{TileEnd, finish_shared};
+use super::{Lhs, Rhs, gemm, gemm_scratch};
+
+/// Choice: rows of A up to which weights are widened in registers. Widening a panel costs as much
+/// as some ten rows of a product with it.
+const FEW_ROWS: usize = 12;
+/// Sums: most steps that are summed up before they are multiplied by their scale. Longer chains
+/// round more.
+const MOST_STEPS: usize = 256;
+/// Geometry: words of a panel's rows at which it is fetched ahead from memory.
+const STREAM_ROWS: usize = 64;
+
+/// Numbers of the blocks of a matrix: that of block `i` of column `j` is
+/// `numbers[i * block_stride + j * col_stride]`.
+#[derive(Clone, Copy, Debug)]
+pub struct PerBlock<'a> {
+    pub numbers: &'a [f32],
+    pub block_stride: usize,
+    pub col_stride: usize,
+}
+
+impl PerBlock<'_> {
+    /// Whether all of `blocks` by `cols` numbers are there.
+    fn covers(&self, blocks: usize, cols: usize) -> bool {
+        let end = strided_len(blocks, cols, self.block_stride, self.col_stride);
+        end.is_some_and(|end| end <= self.numbers.len())
+    }
+
+    #[inline]
+    fn get(&self, block: usize, col: usize) -> f32 {
+        self.numbers[block * self.block_stride + col * self.col_stride]
+    }
+}
+
+/// A matrix of integers of few bits, each of which stands for `(code - zero point) * scale` of its
+/// block: some neighbouring steps of a column.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockMatrix<'a> {
+    pub codes: Codes<'a>,
+    pub depth: usize,
+    pub cols: usize,
+    /// Distances in codes from step to step and from column to column.
+    pub step_stride: usize,
+    pub col_stride: usize,
+    /// Steps of a block; the last block of a column may have fewer.
+    pub block: usize,
+    pub scales: PerBlock<'a>,
+    pub zeros: PerBlock<'a>,
+    /// The step that each place of a column holds; empty if each holds its own. Blocks are of
+    /// places.
+    pub order: &'a [u32],
+}
+
+impl BlockMatrix<'_> {
+    fn blocks(&self) -> usize {
+        self.depth.div_ceil(self.block)
+    }
+
+    /// Returns what an unsigned code exceeds the code in the matrix by.
+    fn offset(&self) -> f32 {
+        if self.codes.signed { (1u32 << (self.codes.bits - 1)) as f32 } else { 0.0 }
+    }
+
+    /// Whether the matrix can be packed: zero points must be codes, as others are not taken off
+    /// exactly.
+    ///
+    /// # Panics
+    ///
+    /// If sizes do not fit each other, or a code has neither 2, 4 nor 8 bits.
+    pub fn can_pack(&self) -> bool {
+        let (blocks, bits) = (self.blocks(), self.codes.bits);
+        assert!(matches!(bits, 2 | 4 | 8), "codes of {bits} bits");
+        let end = strided_len(self.depth, self.cols, self.step_stride, self.col_stride);
+        assert!(end.is_some_and(|end| end <= self.codes.len()), "codes of {self:?}");
+        assert!(self.scales.covers(blocks, self.cols), "scales of {blocks} blocks");
+        assert!(self.zeros.covers(blocks, self.cols), "zero points of {blocks} blocks");
+        assert!(self.order.is_empty() || self.order.len() == self.depth, "order of all steps");
+        assert!(self.order.iter().all(|step| (*step as usize) < self.depth), "order of steps");
+        let (offset, end) = (self.offset(), (1u32 << bits) as f32);
+        let is_code = |zero: &f32| zero.fract() == 0.0 && (0.0..end).contains(&(zero + offset));
+        self.zeros.numbers.iter().all(is_code)
+    }
+
+    /// Returns the bits of a code, moved to an unsigned one.
+    #[inline]
+    fn bits_at(&self, place: usize, col: usize) -> u32 {
+        let step = self.order.get(place).map_or(place, |step| *step as usize);
+        let at = (step * self.step_stride + col * self.col_stride) * self.codes.bits;
+        let mask = (1u32 << self.codes.bits) - 1;
+        let flip = if self.codes.signed { 1 << (self.codes.bits - 1) } else { 0 };
+        (u32::from(self.codes.bytes[at / 8]) >> (at % 8)) & mask ^ flip
+    }
+
+    /// Returns the word of some places of a column, the first in the lowest bits.
+    #[inline]
+    fn word(&self, places: Range<usize>, col: usize) -> u32 {
+        let bits = self.codes.bits;
+        let first = (places.start * self.step_stride + col * self.col_stride) * bits;
+        if self.step_stride == 1 && self.order.is_empty() && first.is_multiple_of(8) {
+            let len = (places.len() * bits).div_ceil(8);
+            let mut bytes = [0; 4];
+            bytes[..len].copy_from_slice(&self.codes.bytes[first / 8..][..len]);
+            let used = u32::MAX >> (32 - places.len() * bits);
+            // The highest bit of each code.
+            let high = (u32::MAX / ((1 << bits) - 1)) << (bits - 1);
+            let flip = if self.codes.signed { high } else { 0 };
+            return (u32::from_le_bytes(bytes) ^ flip) & used;
+        }
+        let codes = places.enumerate();
+        codes.fold(0, |word, (at, place)| word | self.bits_at(place, col) << (at * bits))
+    }
+}
+
+/// Some places of a panel that have their scales in common.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    /// First place.
+    start: usize,
+    /// Places.
+    len: usize,
+    /// Block whose numbers hold.
+    block: usize,
+    /// Offset in a panel, in words.
+    at: usize,
+    /// Offset of its elements in a row of A that is laid out as the panels are.
+    a_at: usize,
+    /// Words of a column.
+    rows: usize,
+}
+
+/// Form of numbers in panels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Numbers {
+    Floats,
+    /// Halves, each of which stands for a number exactly.
+    Halves,
+}
+
+impl Numbers {
+    /// Returns the words of a row of `width` of them, an even number.
+    fn words(self, width: usize) -> usize {
+        match self {
+            Numbers::Floats => width,
+            Numbers::Halves => width / 2,
+        }
+    }
+
+    /// Loads number `index` and those after it as floats.
+    ///
+    /// # Safety
+    ///
+    /// The demands of [`Simd::load`] must hold.
+    #[inline(always)]
+    unsafe fn load<S: Simd>(self, p: *const f32, index: usize) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Numbers::Floats => S::load(p.add(index)),
+                Numbers::Halves => S::load_f16(p.cast::<u16>().add(index)),
+            }
+        }
+    }
+}
+
+/// A right operand of few bits, packed once.
+#[derive(Debug)]
+pub struct FewBits {
+    isa: Isa,
+    bits: usize,
+    depth: usize,
+    cols: usize,
+    segments: Vec<Segment>,
+    scales: Numbers,
+    /// Zero point of all codes, as these are in panels; `None` if each block has its own, in
+    /// halves after its scales.
+    zero: Option<f32>,
+    /// Like [`BlockMatrix::order`].
+    order: Vec<u32>,
+    /// Words of a panel.
+    stride: usize,
+    /// Floats of a row of A that is laid out as the panels are.
+    pitch: usize,
+    data: PackedBuf,
+}
+
+impl FewBits {
+    /// Returns the most memory that a packed matrix takes, by the sizes alone; `None` if that
+    /// overflows.
+    pub fn bytes_of(
+        isa: Isa,
+        bits: usize,
+        depth: usize,
+        cols: usize,
+        block: usize,
+    ) -> Option<usize> {
+        let block = block.clamp(1, depth.max(1));
+        let words = segment_steps(block, bits).div_ceil(32 / bits).checked_add(2)?;
+        let segments = depth.div_ceil(block).checked_mul(block.div_ceil(MOST_STEPS))?;
+        let panels = cols.div_ceil(panel_width(isa)).checked_mul(panel_width(isa))?;
+        let order = depth.checked_mul(size_of::<u32>())?;
+        segments.checked_mul(words)?.checked_mul(panels)?.checked_mul(4)?.checked_add(order)
+    }
+
+    /// Packs a matrix for which [`BlockMatrix::can_pack`] holds.
+    ///
+    /// # Panics
+    ///
+    /// If it does not hold, or this machine does not have `isa`.
+    pub fn new(isa: Isa, matrix: &BlockMatrix<'_>) -> Result<FewBits, Ended> {
+        check_isa(isa);
+        assert!(matrix.can_pack(), "zero points that are no codes");
+        let BlockMatrix { depth, cols, .. } = *matrix;
+        let (bits, w, offset) = (matrix.codes.bits, panel_width(isa), matrix.offset());
+        let zeros = matrix.zeros.numbers;
+        let zero = match zeros {
+            [] => Some(0.0),
+            [first, rest @ ..] => rest.iter().all(|zero| zero == first).then_some(first + offset),
+        };
+        let is_half = |x: &f32| f16::from_f32(*x).to_f32().to_bits() == x.to_bits();
+        let are_halves = matrix.scales.numbers.iter().all(is_half);
+        let scales = if are_halves { Numbers::Halves } else { Numbers::Floats };
+        let beside = scales.words(w) + if zero.is_none() { w / 2 } else { 0 };
+        let mut segments = Vec::new();
+        let (mut stride, mut pitch) = (0, 0);
+        let most = segment_steps(matrix.block, bits);
+        for block in 0..matrix.blocks() {
+            let end = depth.min((block + 1) * matrix.block);
+            let mut start = block * matrix.block;
+            while start < end {
+                let len = most.min(end - start);
+                let rows = len.div_ceil(32 / bits);
+                segments.push(Segment { start, len, block, at: stride, a_at: pitch, rows });
+                stride += beside + rows * w;
+                pitch += rows * (32 / bits);
+                start += len;
+            }
+        }
+        let panels = cols.div_ceil(w);
+        let len = panels.checked_mul(stride).expect("packed size overflows");
+        // SAFETY: the panels below are all of it.
+        let mut data = unsafe { PackedBuf::unwritten(len, Lasts::ForGood) };
+        let out = SendPtr(data.as_mut_ptr());
+        let packing = Packing { matrix, w, scales, has_zeros: zero.is_none(), offset };
+        let pool = Pool::for_packing();
+        let work = Work::new(Operation::Element, depth.saturating_mul(cols)).in_pieces(panels);
+        pool.run_on(work.threads(&pool), panels, |panel| {
+            // SAFETY: panels are disjoint parts of `data`; each is cleared before it is lent.
+            let out = unsafe {
+                let start = out.get().add(panel * stride);
+                start.write_bytes(0, stride);
+                std::slice::from_raw_parts_mut(start, stride)
+            };
+            packing.pack_panel(&segments, panel, out);
+        })?;
+        let order = matrix.order.to_vec();
+        Ok(FewBits { isa, bits, depth, cols, segments, scales, zero, order, stride, pitch, data })
+    }
+
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// Returns the bytes of memory that the matrix takes.
+    pub fn bytes(&self) -> usize {
+        let beside = self.segments.len() * size_of::<Segment>() + self.order.len() * 4;
+        self.data.len() * size_of::<f32>() + beside
+    }
+
+    /// Returns the offsets of the zero points and of the words in a segment.
+    fn offsets(&self) -> (usize, usize) {
+        let w = panel_width(self.isa);
+        let zeros = self.scales.words(w);
+        (zeros, zeros + if self.zero.is_none() { w / 2 } else { 0 })
+    }
+}
+
+/// Returns the steps of a segment of a block: all, or whole words of an even part.
+fn segment_steps(block: usize, bits: usize) -> usize {
+    let parts = block.div_ceil(MOST_STEPS).max(1);
+    if parts == 1 { block } else { block.div_ceil(parts).next_multiple_of(32 / bits) }
+}
+
+/// Source of panels.
+struct Packing<'a> {
+    matrix: &'a BlockMatrix<'a>,
+    w: usize,
+    scales: Numbers,
+    has_zeros: bool,
+    offset: f32,
+}
+
+impl Packing<'_> {
+    /// Writes a panel, which is all zeros.
+    fn pack_panel(&self, segments: &[Segment], panel: usize, out: &mut [f32]) {
+        let Packing { matrix, w, scales, has_zeros, offset } = *self;
+        let first = panel * w;
+        let width = w.min(matrix.cols - first);
+        let per_word = 32 / matrix.codes.bits;
+        for segment in segments {
+            let out = &mut out[segment.at..];
+            let (scale_row, out) = out.split_at_mut(scales.words(w));
+            let scale_of = |j: usize| matrix.scales.get(segment.block, first + j);
+            match scales {
+                Numbers::Floats => {
+                    for (j, to) in scale_row.iter_mut().enumerate().take(width) {
+                        *to = scale_of(j);
+                    }
+                }
+                Numbers::Halves => put_halves(scale_row, width, scale_of),
+            }
+            let (zero_row, out) = out.split_at_mut(if has_zeros { w / 2 } else { 0 });
+            put_halves(zero_row, if has_zeros { width } else { 0 }, |j| {
+                matrix.zeros.get(segment.block, first + j) + offset
+            });
+            for j in 0..width {
+                for row in 0..segment.rows {
+                    let start = segment.start + row * per_word;
+                    let end = (start + per_word).min(segment.start + segment.len);
+                    out[row * w + j] = f32::from_bits(matrix.word(start..end, first + j));
+                }
+            }
+        }
+    }
+}
+
+/// Writes halves into words.
+fn put_halves(words: &mut [f32], count: usize, number: impl Fn(usize) -> f32) {
+    let half = |j: usize| if j < count { f16::from_f32(number(j)).to_bits() } else { 0 };
+    for (i, to) in words.iter_mut().enumerate() {
+        let [low, high] = [half(2 * i).to_ne_bytes(), half(2 * i + 1).to_ne_bytes()];
+        *to = f32::from_bits(u32::from_ne_bytes([low[0], low[1], high[0], high[1]]));
+    }
+}
+
+/// Returns the bytes of scratch memory that [`gemm_few_bits`] takes for these operands.
+pub fn gemm_few_bits_scratch(exec: &Exec<'_>, a: &MatRef<'_>, b: &FewBits) -> usize {
+    let rows = a.rows();
+    let bytes = |floats: usize| rows.saturating_mul(floats).saturating_mul(size_of::<f32>());
+    if rows <= FEW_ROWS {
+        return bytes(b.pitch);
+    }
+    let permuted = if b.order.is_empty() { 0 } else { bytes(b.depth) };
+    gemm_scratch(exec, &Lhs::Plain(*a), &Rhs::Virtual(b)).saturating_add(permuted)
+}
+
+/// Computes C = epilogue(A B), where row i of C is `c[i * ldc..][..n]`.
+///
+/// # Panics
+///
+/// If the sizes of the operands, of `c` or of a part of the epilogue do not fit each other, rows of
+/// C overlap, B was packed for another instruction set, or this machine does not have it.
+pub fn gemm_few_bits(
+    exec: &Exec<'_>,
+    a: MatRef<'_>,
+    b: &FewBits,
+    c: &mut [f32],
+    ldc: usize,
+    epilogue: &Epilogue<'_>,
+) -> Result<(), Ended> {
+    let (m, n) = (a.rows(), b.cols);
+    assert_eq!(b.isa, exec.isa, "instruction set of the packed B");
+    assert_eq!(a.cols(), b.depth, "depth of A and B");
+    if m <= FEW_ROWS {
+        check_isa(b.isa);
+        assert!(ldc >= n || m <= 1, "rows of C overlap: {ldc} < {n}");
+        let c_len = strided_len(m, n, ldc, 1);
+        assert!(c_len.is_some_and(|len| len <= c.len()), "{m} x {n}, rows {ldc} apart");
+        epilogue.check(m, n, c_len.unwrap_or(0));
+        if m == 0 || n == 0 {
+            return Ok(());
+        }
+        return with_scratch(m * b.pitch, |rows| {
+            for (i, row) in rows.chunks_exact_mut(b.pitch.max(1)).enumerate() {
+                lay_out(b, &a, i, row);
+            }
+            let c = SendPtr(c.as_mut_ptr());
+            FewRows { b, rows, m, c, ldc, epilogue: epilogue.raw(ldc) }.run(exec)
+        });
+    }
+    if b.order.is_empty() {
+        return gemm(exec, Lhs::Plain(a), Rhs::Virtual(b), c, ldc, epilogue);
+    }
+    with_scratch(m * b.depth, |permuted| {
+        for (i, row) in permuted.chunks_exact_mut(b.depth.max(1)).enumerate() {
+            for (to, step) in row.iter_mut().zip(&b.order) {
+                *to = a.get(i, *step as usize);
+            }
+        }
+        let a = Lhs::Plain(MatRef::row_major(permuted, m, b.depth));
+        gemm(exec, a, Rhs::Virtual(b), c, ldc, epilogue)
+    })
+}
+
+/// Writes a row of A in the order of the places of panels, with zeros where a word has codes of no
+/// step.
+fn lay_out(b: &FewBits, a: &MatRef<'_>, i: usize, row: &mut [f32]) {
+    for segment in &b.segments {
+        let places = segment.rows * (32 / b.bits);
+        let (used, unused) = row[segment.a_at..][..places].split_at_mut(segment.len);
+        for (offset, to) in used.iter_mut().enumerate() {
+            let place = segment.start + offset;
+            let step = b.order.get(place).map_or(place, |step| *step as usize);
+            *to = a.get(i, step);
+        }
+        unused.fill(0.0);
+    }
+}
+
+/// A product of few rows, sizes checked.
+struct FewRows<'a> {
+    b: &'a FewBits,
+    /// A, laid out as the panels are.
+    rows: &'a [f32],
+    m: usize,
+    c: SendPtr,
+    ldc: usize,
+    epilogue: TileEpilogue,
+}
+
+impl FewRows<'_> {
+    fn run(&self, exec: &Exec<'_>) -> Result<(), Ended> {
+        let b = self.b;
+        let panels = b.cols.div_ceil(panel_width(b.isa));
+        let macs = self.m.saturating_mul(b.cols).saturating_mul(b.depth);
+        let work = Work::new(Operation::MultiplyAdd, macs).with_bytes(b.bytes()).in_pieces(panels);
+        let parts = work.cut(exec.pool);
+        parts.run(exec.pool, |part| {
+            let panels = split_even(panels, parts.count, part);
+            // SAFETY: the machine has the instruction set; sizes were checked, and the part owns
+            // the columns of its panels.
+            unsafe { dispatch(b.isa, Part { product: self, panels }) };
+        })
+    }
+}
+
+/// Some panels of a product.
+struct Part<'a> {
+    product: &'a FewRows<'a>,
+    panels: Range<usize>,
+}
+
+impl Body for Part<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Part { product: p, panels } = self;
+        let (b, w) = (p.b, 2 * S::LANES);
+        let is_plain = p.epilogue.is_plain();
+        for panel in panels {
+            let col = panel * w;
+            let mut row = 0;
+            while row < p.m {
+                let epilogue;
+                let count = match p.m - row {
+                    1 => 1,
+                    2 | 3 => 2,
+                    _ => 4,
+                };
+                let tile = Widening {
+                    b,
+                    panel: b.data.as_ptr().wrapping_add(panel * b.stride),
+                    a: p.rows.as_ptr().wrapping_add(row * b.pitch),
+                    end: TileEnd {
+                        c: p.c.get().wrapping_add(row * p.ldc + col),
+                        ldc: p.ldc,
+                        n: w.min(b.cols - col),
+                        epilogue: if is_plain {
+                            std::ptr::null()
+                        } else {
+                            epilogue = p.epilogue.at(row, col);
+                            &epilogue
+                        },
+                    },
+                };
+                // SAFETY: the caller's promise; the rows and the panel are there.
+                unsafe {
+                    match (b.bits, count) {
+                        (2, 1) => S::call(Rows::<2, 1, 4>(&tile)),
+                        (2, 2) => S::call(Rows::<2, 2, 2>(&tile)),
+                        (2, _) => S::call(Rows::<2, 4, 1>(&tile)),
+                        (4, 1) => S::call(Rows::<4, 1, 4>(&tile)),
+                        (4, 2) => S::call(Rows::<4, 2, 2>(&tile)),
+                        (4, _) => S::call(Rows::<4, 4, 1>(&tile)),
+                        (_, 1) => S::call(Rows::<8, 1, 4>(&tile)),
+                        (_, 2) => S::call(Rows::<8, 2, 2>(&tile)),
+                        (..) => S::call(Rows::<8, 4, 1>(&tile)),
+                    }
+                }
+                row += count;
+            }
+        }
+    }
+}
+
+/// A tile whose wide operand is widened in registers.
+struct Widening<'a> {
+    b: &'a FewBits,
+    panel: *const f32,
+    /// Rows of A, the pitch of B apart.
+    a: *const f32,
+    end: TileEnd,
+}
+
+/// Geometry: most codes in a word.
+const MOST_CODES: usize = 16;
+
+/// Returns the number of codes that fit the mantissa of a float where they are in a word.
+const fn codes_in_place(bits: usize) -> usize {
+    23 / bits
+}
+
+/// Returns the power of two whose mantissa counts by ones from bit `at` on.
+#[inline(always)]
+const fn power_at(at: usize) -> f32 {
+    f32::from_bits(((127 + 23 - at) as u32) << 23)
+}
+
+/// Returns the numbers that are taken off the codes of a panel's words, by place and vector.
+///
+/// # Safety
+///
+/// As [`Simd`].
+#[inline(always)]
+unsafe fn bases<S: Simd>(bits: usize, zeros: [S::V; 2]) -> [[S::V; 2]; MOST_CODES] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut bases = [zeros; MOST_CODES];
+        for (place, base) in bases.iter_mut().enumerate().take(codes_in_place(bits)) {
+            let power = S::splat(power_at(place * bits));
+            *base = [S::add(power, zeros[0]), S::add(power, zeros[1])];
+        }
+        bases
+    }
+}
+
+/// Returns the code at a place of each word, less its zero point.
+///
+/// # Safety
+///
+/// As [`Simd`]; the words must be moved down so that the place is in the mantissa.
+#[inline(always)]
+unsafe fn number<S: Simd>(bits: usize, place: usize, words: S::I32, base: S::V) -> S::V {
+    let mask = ((1u32 << bits) - 1) << (place * bits);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let code = words.and(S::I32::splat(mask.cast_signed()));
+        let power = power_at(place * bits).to_bits().cast_signed();
+        S::sub(code.or(S::I32::splat(power)).to_bits(), base)
+    }
+}
+
+impl FewBits {
+    /// Returns the zero points of a segment of a panel.
+    ///
+    /// # Safety
+    ///
+    /// As [`Simd`]; the segment begins at `p`.
+    #[inline(always)]
+    unsafe fn zeros<S: Simd>(&self, p: *const f32, at: usize) -> [S::V; 2] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.zero {
+                Some(zero) => [S::splat(zero); 2],
+                None => {
+                    let p = p.add(at);
+                    [Numbers::Halves.load::<S>(p, 0), Numbers::Halves.load::<S>(p, S::LANES)]
+                }
+            }
+        }
+    }
+}
+
+/// `R` rows of a tile, whose sums of a segment are `CHAINS` chains.
+struct Rows<'a, const BITS: usize, const R: usize, const CHAINS: usize>(&'a Widening<'a>);
+
+impl<const BITS: usize, const R: usize, const CHAINS: usize> Body for Rows<'_, BITS, R, CHAINS> {
+    type Out = ();
+
+    /// Computes the tile.
+    ///
+    /// # Safety
+    ///
+    /// As [`Simd`]; `R` rows of A, the panel and the output must be valid.
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let t = self.0;
+        let (b, w) = (t.b, 2 * S::LANES);
+        let (zeros_at, words_at) = b.offsets();
+        // SAFETY: the caller's promise.
+        unsafe {
+            let zero = S::splat(0.0);
+            let mut totals = [[zero; 2]; R];
+            for segment in &b.segments {
+                let start = t.panel.add(segment.at);
+                let base = bases::<S>(BITS, b.zeros::<S>(start, zeros_at));
+                let mut words = start.add(words_at);
+                let mut a = t.a.add(segment.a_at);
+                let mut sums = [[[zero; 2]; CHAINS]; R];
+                for _ in 0..segment.rows {
+                    S::prefetch(words.wrapping_add(STREAM_ROWS * w));
+                    if S::LANES == 16 {
+                        S::prefetch(words.wrapping_add(STREAM_ROWS * w + S::LANES));
+                    }
+                    let all = [
+                        S::I32::of_bits(S::load(words)),
+                        S::I32::of_bits(S::load(words.add(S::LANES))),
+                    ];
+                    macro_rules! each_code {
+                        ($($code:literal)*) => {$(
+                            if $code < 32 / BITS {
+                                let place = $code % codes_in_place(BITS);
+                                // Codes beyond the mantissa are moved down together.
+                                let down = ($code - place) * BITS;
+                                for v in 0..2 {
+                                    let words =
+                                        if down > 0 { all[v].shift_right(down as u32) } else { all[v] };
+                                    let x = number::<S>(BITS, place, words, base[place][v]);
+                                    for (r, sums) in sums.iter_mut().enumerate() {
+                                        let narrow = S::splat(*a.add(r * b.pitch + $code));
+                                        let sum = &mut sums[$code % CHAINS][v];
+                                        *sum = S::fma(narrow, x, *sum);
+                                    }
+                                }
+                            }
+                        )*};
+                    }
+                    each_code!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+                    words = words.add(w);
+                    a = a.add(32 / BITS);
+                }
+                for v in 0..2 {
+                    let scale = b.scales.load::<S>(start, v * S::LANES);
+                    for (total, sums) in totals.iter_mut().zip(&sums) {
+                        let mut sum = sums[0][v];
+                        for other in &sums[1..] {
+                            sum = S::add(sum, other[v]);
+                        }
+                        total[v] = S::fma(scale, sum, total[v]);
+                    }
+                }
+            }
+            if t.end.n > S::LANES {
+                finish_shared::<S, R, 2>(&t.end, &totals);
+            } else {
+                let mut half = [[zero; 1]; R];
+                for (half, total) in half.iter_mut().zip(&totals) {
+                    half[0] = total[0];
+                }
+                finish_shared::<S, R, 1>(&t.end, &half);
+            }
+        }
+    }
+}
+
+impl PackSource for FewBits {
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    fn width(&self) -> usize {
+        self.cols
+    }
+
+    /// Widens some places of a panel.
+    fn pack(&self, isa: Isa, depth: Range<usize>, start: usize, out: &mut [f32]) {
+        check_isa(isa);
+        let w = panel_width(isa);
+        assert_eq!(isa, self.isa, "instruction set of the packed matrix");
+        assert!(depth.start <= depth.end && depth.end <= self.depth && start < self.cols);
+        assert_eq!((out.len(), start % w), (depth.len() * w, 0));
+        let panel = self.data.as_ptr().wrapping_add(start / w * self.stride);
+        let (b, out) = (self, out.as_mut_ptr());
+        // SAFETY: the machine has `isa`, and `out` has a row for each step.
+        unsafe {
+            match self.bits {
+                2 => dispatch(isa, Widen::<2> { b, panel, steps: depth, out }),
+                4 => dispatch(isa, Widen::<4> { b, panel, steps: depth, out }),
+                _ => dispatch(isa, Widen::<8> { b, panel, steps: depth, out }),
+            }
+        }
+    }
+}
+
+/// Floats from a part of a panel.
+struct Widen<'a, const BITS: usize> {
+    b: &'a FewBits,
+    panel: *const f32,
+    steps: Range<usize>,
+    out: *mut f32,
+}
+
+impl<const BITS: usize> Body for Widen<'_, BITS> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Widen { b, panel, steps, out } = self;
+        let (w, per_word) = (2 * S::LANES, 32 / BITS);
+        let (zeros_at, words_at) = b.offsets();
+        let first =
+            b.segments.partition_point(|segment| segment.start + segment.len <= steps.start);
+        // SAFETY: the caller's promise; only rows of `steps` are written.
+        unsafe {
+            for segment in &b.segments[first..] {
+                if segment.start >= steps.end {
+                    break;
+                }
+                let start = panel.add(segment.at);
+                let base = bases::<S>(BITS, b.zeros::<S>(start, zeros_at));
+                let scale = [b.scales.load::<S>(start, 0), b.scales.load::<S>(start, S::LANES)];
+                let end = steps.end.min(segment.start + segment.len);
+                let skipped = steps.start.saturating_sub(segment.start) / per_word;
+                for row in skipped..segment.rows {
+                    let step = segment.start + row * per_word;
+                    if step >= end {
+                        break;
+                    }
+                    let words = start.add(words_at + row * w);
+                    let all = [
+                        S::I32::of_bits(S::load(words)),
+                        S::I32::of_bits(S::load(words.add(S::LANES))),
+                    ];
+                    // The places of the word that are wanted.
+                    let from = steps.start.saturating_sub(step);
+                    let to = end - step;
+                    let out = out.wrapping_add((step * w).wrapping_sub(steps.start * w));
+                    macro_rules! each_code {
+                        ($wanted:expr; $($code:literal)*) => {$(
+                            if $code < per_word && $wanted.contains(&$code) {
+                                let place = $code % codes_in_place(BITS);
+                                let down = ($code - place) * BITS;
+                                for v in 0..2 {
+                                    let words =
+                                        if down > 0 { all[v].shift_right(down as u32) } else { all[v] };
+                                    let x = number::<S>(BITS, place, words, base[place][v]);
+                                    let to = out.wrapping_add($code * w + v * S::LANES);
+                                    S::store(to, S::mul(x, scale[v]));
+                                }
+                            }
+                        )*};
+                    }
+                    if from == 0 && to >= per_word {
+                        each_code!((0..per_word); 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+                    } else {
+                        each_code!((from..to); 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm::tests::random;
+    use crate::gemm::{Activation, Bias};
+
+    /// A matrix of random codes, and the numbers that they stand for.
+    struct Example {
+        bytes: Vec<u8>,
+        scales: Vec<f32>,
+        zeros: Vec<f32>,
+        order: Vec<u32>,
+        form: ExampleForm,
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    struct ExampleForm {
+        bits: usize,
+        signed: bool,
+        /// Rows, columns, and rows of a block.
+        sizes: [usize; 3],
+        /// Whether codes lie column by column, in whole blocks.
+        in_columns: bool,
+        zeros: ExampleZeros,
+        /// Whether all scales are halves.
+        halves: bool,
+        is_sorted: bool,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum ExampleZeros {
+        One(f32),
+        Each,
+    }
+
+    impl Example {
+        fn new(form: ExampleForm) -> Example {
+            let [depth, cols, block] = form.sizes;
+            let blocks = depth.div_ceil(block);
+            let codes = if form.in_columns { cols * blocks * block } else { depth * cols };
+            let count = (codes * form.bits).div_ceil(8);
+            let byte = |x: f32| (x * 1e6) as i32 as u8;
+            let mut bytes: Vec<u8> = random(count, 1).into_iter().map(byte).collect();
+            // Extremes side by side.
+            for (at, byte) in bytes.iter_mut().enumerate().filter(|(at, _)| at % 5 == 0) {
+                *byte = [0, 0xff, 0x80, 0x7f][at / 5 % 4];
+            }
+            let scales = random(cols * blocks, 2)
+                .into_iter()
+                .map(|x| if form.halves { f16::from_f32(x).to_f32() } else { x });
+            let most = 1 << form.bits;
+            let offset = if form.signed { most / 2 } else { 0 };
+            let zeros = (0..cols * blocks).map(|at| (at * 7 % most) as f32 - offset as f32);
+            let order = (0..depth as u32).map(|at| (at * 5 + 3) % depth as u32);
+            let order: Vec<u32> = order.collect();
+            let mut distinct = order.clone();
+            distinct.sort_unstable();
+            distinct.dedup();
+            Example {
+                bytes,
+                scales: scales.collect(),
+                zeros: match form.zeros {
+                    ExampleZeros::One(zero) => vec![zero],
+                    ExampleZeros::Each => zeros.collect(),
+                },
+                order: if form.is_sorted || distinct.len() < depth { Vec::new() } else { order },
+                form,
+            }
+        }
+
+        fn matrix(&self) -> BlockMatrix<'_> {
+            let [depth, cols, block] = self.form.sizes;
+            let blocks = depth.div_ceil(block);
+            let (step_stride, col_stride) =
+                if self.form.in_columns { (1, blocks * block) } else { (cols, 1) };
+            let each = |numbers| PerBlock { numbers, block_stride: cols, col_stride: 1 };
+            BlockMatrix {
+                codes: Codes { bytes: &self.bytes, bits: self.form.bits, signed: self.form.signed },
+                depth,
+                cols,
+                step_stride,
+                col_stride,
+                block,
+                scales: each(&self.scales),
+                zeros: match &self.zeros[..] {
+                    one @ [_] => PerBlock { numbers: one, block_stride: 0, col_stride: 0 },
+                    zeros => each(zeros),
+                },
+                order: &self.order,
+            }
+        }
+
+        /// Decodes an element bit by bit.
+        fn get(&self, place: usize, col: usize) -> f64 {
+            let BlockMatrix { step_stride, col_stride, block, cols, .. } = self.matrix();
+            let bits = self.form.bits;
+            let step = self.order.get(place).map_or(place, |step| *step as usize);
+            let first = (step * step_stride + col * col_stride) * bits;
+            let bit = |at: usize| i32::from(self.bytes[at / 8] >> (at % 8) & 1);
+            let mut code: i32 = (0..bits).map(|i| bit(first + i) << i).sum();
+            if self.form.signed && code >= 1 << (bits - 1) {
+                code -= 1 << bits;
+            }
+            let at = place / block * cols + col;
+            let zero = if self.zeros.len() == 1 { self.zeros[0] } else { self.zeros[at] };
+            (f64::from(code) - f64::from(zero)) * f64::from(self.scales[at])
+        }
+
+        /// Returns the matrix in floats, in the order of its steps.
+        fn in_floats(&self) -> Vec<f32> {
+            let [depth, cols, _] = self.form.sizes;
+            let mut floats = vec![f32::NAN; depth * cols];
+            for place in 0..depth {
+                let step = self.order.get(place).map_or(place, |step| *step as usize);
+                for col in 0..cols {
+                    floats[step * cols + col] = self.get(place, col) as f32;
+                }
+            }
+            floats
+        }
+    }
+
+    fn forms() -> Vec<ExampleForm> {
+        let mut forms = Vec::new();
+        for (index, (bits, signed)) in
+            [(2, false), (4, false), (8, false), (2, true), (4, true), (8, true)]
+                .into_iter()
+                .enumerate()
+        {
+            let middle = if signed { 0.0 } else { (1 << (bits - 1)) as f32 };
+            for (at, (sizes, in_columns)) in [
+                ([64, 40, 16], true),
+                ([100, 37, 32], true),
+                ([70, 5, 128], true),
+                ([33, 70, 12], false),
+                ([600, 33, 600], false),
+                ([1000, 20, 520], true),
+                ([1, 1, 16], true),
+                ([16, 64, 8], false),
+            ]
+            .into_iter()
+            .enumerate()
+            {
+                let zeros = match (index + at) % 3 {
+                    0 => ExampleZeros::One(middle),
+                    1 => ExampleZeros::Each,
+                    _ => ExampleZeros::One(if signed { -1.0 } else { 0.0 }),
+                };
+                forms.push(ExampleForm {
+                    bits,
+                    signed,
+                    sizes,
+                    in_columns,
+                    zeros,
+                    halves: (index + at) % 2 == 0,
+                    is_sorted: at % 3 != 1,
+                });
+            }
+        }
+        forms
+    }
+
+    fn multiply(exec: &Exec<'_>, a: MatRef<'_>, b: &FewBits, epilogue: &Epilogue<'_>) -> Vec<f32> {
+        let mut c = vec![f32::NAN; a.rows() * b.cols()];
+        gemm_few_bits(exec, a, b, &mut c, b.cols(), epilogue).unwrap();
+        c
+    }
+
+    /// Checks that each element is as far from the sum in double precision as chains of a block's
+    /// length allow.
+    #[test]
+    fn products_of_few_and_many_rows() {
+        for form in forms() {
+            let example = Example::new(form);
+            let [depth, cols, _] = form.sizes;
+            assert!(example.matrix().can_pack());
+            for isa in Isa::available().iter().copied() {
+                let b = FewBits::new(isa, &example.matrix()).unwrap();
+                let most = FewBits::bytes_of(isa, form.bits, depth, cols, form.sizes[2]).unwrap();
+                assert!(b.data.len() * 4 <= most, "{form:?}: {} of {most}", b.data.len() * 4);
+                for rows in [1, 2, 3, 4, 7, FEW_ROWS, FEW_ROWS + 1, 40] {
+                    let (a, bias) = (random(rows * depth, 3), random(cols, 4));
+                    let epilogue = Epilogue {
+                        bias: Some(Bias::Col(&bias)),
+                        activation: Activation::Relu,
+                        ..Epilogue::default()
+                    };
+                    let a = MatRef::row_major(&a, rows, depth);
+                    let of = |threads| {
+                        let pool = Pool::new(threads);
+                        multiply(&Exec::new(&pool, isa), a, &b, &epilogue)
+                    };
+                    let c = of(1);
+                    let bits = |c: &[f32]| c.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                    assert_eq!(bits(&of(3)), bits(&c), "{form:?} {isa:?} {rows}");
+                    for i in 0..rows {
+                        for j in 0..cols {
+                            let (mut sum, mut magnitude) = (0.0, 0.0);
+                            for place in 0..depth {
+                                let step = example.order.get(place);
+                                let step = step.map_or(place, |step| *step as usize);
+                                let x = f64::from(a.get(i, step)) * example.get(place, j);
+                                sum += x;
+                                magnitude += x.abs();
+                            }
+                            let want = (sum + f64::from(bias[j])).max(0.0);
+                            let error = (f64::from(c[i * cols + j]) - want).abs();
+                            let allowed = 16.0 * f64::from(f32::EPSILON) * (magnitude + 1.0);
+                            assert!(
+                                error <= allowed,
+                                "{form:?} {isa:?} {rows}: ({i}, {j}) is {}, not {want}",
+                                c[i * cols + j]
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Checks that products of many rows have the bits of products with the weights in floats.
+    #[test]
+    fn many_rows_are_those_of_floats() {
+        for form in forms().into_iter().filter(|form| form.is_sorted) {
+            let example = Example::new(form);
+            let [depth, cols, _] = form.sizes;
+            let floats = example.in_floats();
+            let rows = FEW_ROWS + 1;
+            let a = random(rows * depth, 3);
+            let a = MatRef::row_major(&a, rows, depth);
+            for isa in Isa::available().iter().copied() {
+                let exec = Exec::new(Pool::serial(), isa);
+                let b = FewBits::new(isa, &example.matrix()).unwrap();
+                let found = multiply(&exec, a, &b, &Epilogue::default());
+                let mut want = vec![f32::NAN; rows * cols];
+                let right = Rhs::Plain(MatRef::row_major(&floats, depth, cols));
+                gemm(&exec, Lhs::Plain(a), right, &mut want, cols, &Epilogue::default()).unwrap();
+                for (found, want) in found.iter().zip(&want) {
+                    assert_eq!(found.to_bits(), want.to_bits(), "{form:?} {isa:?}");
+                }
+            }
+        }
+    }
+
+    /// Checks that any steps of a panel can be widened: blocks of k are cut anywhere in words.
+    #[test]
+    fn parts_of_panels() {
+        for form in forms().into_iter().filter(|form| form.is_sorted) {
+            let example = Example::new(form);
+            let [depth, cols, _] = form.sizes;
+            for isa in Isa::available().iter().copied() {
+                let (b, w) = (FewBits::new(isa, &example.matrix()).unwrap(), panel_width(isa));
+                for steps in [0..depth, depth / 3..depth / 2, depth / 2..depth, depth - 1..depth] {
+                    for start in (0..cols).step_by(w) {
+                        let mut out = vec![f32::NAN; steps.len() * w];
+                        b.pack(isa, steps.clone(), start, &mut out);
+                        for (at, found) in out.iter().enumerate() {
+                            let (place, col) = (steps.start + at / w, start + at % w);
+                            let want =
+                                if col < cols { example.get(place, col) as f32 } else { 0.0 };
+                            assert_eq!(*found, want, "{form:?} {isa:?} {place} {col}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Checks that zero points are codes: others would be rounded.
+    #[test]
+    fn zero_points_that_are_no_codes_are_not_packed() {
+        let form = ExampleForm {
+            bits: 4,
+            signed: false,
+            sizes: [32, 3, 16],
+            in_columns: true,
+            zeros: ExampleZeros::One(7.5),
+            halves: false,
+            is_sorted: true,
+        };
+        for (zero, signed, can_pack) in [
+            (7.5, false, false),
+            (16.0, false, false),
+            (-1.0, false, false),
+            (f32::NAN, false, false),
+            (15.0, false, true),
+            (-8.0, true, true),
+            (8.0, true, false),
+        ] {
+            let zeros = ExampleZeros::One(zero);
+            let example = Example::new(ExampleForm { zeros, signed, ..form });
+            assert_eq!(example.matrix().can_pack(), can_pack, "{zero} {signed}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_multiplied() {
+        let form = ExampleForm {
+            bits: 4,
+            signed: false,
+            sizes: [0, 3, 16],
+            in_columns: true,
+            zeros: ExampleZeros::One(8.0),
+            halves: false,
+            is_sorted: true,
+        };
+        let bias = [1.0, 2.0, 3.0];
+        let epilogue = Epilogue { bias: Some(Bias::Col(&bias)), ..Epilogue::default() };
+        for isa in Isa::available().iter().copied() {
+            let exec = Exec::new(Pool::serial(), isa);
+            let empty = Example::new(form);
+            let b = FewBits::new(isa, &empty.matrix()).unwrap();
+            let found = multiply(&exec, MatRef::row_major(&[], 2, 0), &b, &epilogue);
+            assert_eq!(found, [1.0, 2.0, 3.0, 1.0, 2.0, 3.0]);
+            let none = Example::new(ExampleForm { sizes: [16, 0, 16], ..form });
+            let b = FewBits::new(isa, &none.matrix()).unwrap();
+            let a = [0.0; 32];
+            let found = multiply(&exec, MatRef::row_major(&a, 2, 16), &b, &Epilogue::default());
+            assert!(found.is_empty());
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Tests of weights in few bits: products read constant matrices as they are quantized, and results
+//! are those of matrices that are dequantized first.
+
+use crate::both_ways::{Both, check};
+
+const SIZES: [&[(&str, usize)]; 4] = [&[("N", 1)], &[("N", 3)], &[("N", 40)], &[("N", 0)]];
+
+/// Lists `count` integers of a type of `bits`.
+fn list_codes(count: usize, bits: u32, signed: bool) -> String {
+    let span = 1i64 << bits;
+    let low = if signed { -span / 2 } else { 0 };
+    let codes = (0..count as i64).map(|at| (low + (at * 89 + at / 7) % span).to_string());
+    format!("raw {{{}}}", codes.collect::<Vec<_>>().join(", "))
+}
+
+/// Lists `count` scales.
+fn list_scales(count: usize) -> String {
+    let scales = (0..count).map(|at| (0.001 + 0.0001 * (at % 13) as f32).to_string());
+    scales.collect::<Vec<_>>().join(", ")
+}
+
+/// Form of the weights of a graph.
+struct Weights {
+    elem: &'static str,
+    bits: u32,
+    signed: bool,
+    dims: [usize; 2],
+    scales: &'static str,
+    attributes: &'static str,
+    has_zeros: bool,
+}
+
+impl Weights {
+    /// Makes a graph that multiplies 160 elements of `x` with the weights in `d`.
+    fn graph(&self, product: &str) -> String {
+        let Weights { elem, bits, signed, dims: [rows, cols], scales, attributes, has_zeros } =
+            self;
+        let count = match *scales {
+            "" => 1,
+            dims => dims.split(',').map(|size| size.trim().parse::<usize>().unwrap()).product(),
+        };
+        let dims = if scales.is_empty() { String::new() } else { format!("[{scales}]") };
+        let zeros = if *has_zeros {
+            format!(", {elem}{dims} z = {}", list_codes(count, *bits, *signed))
+        } else {
+            String::new()
+        };
+        let inputs = if *has_zeros { "w, s, z" } else { "w, s" };
+        format!(
+            "g (float[N, 160] x, float[N, 128] r, float[128] b) => (y) \
+             <{elem}[{rows}, {cols}] w = {}, float{dims} s = {{{}}}{zeros}> \
+             {{ d = DequantizeLinear {attributes} ({inputs}) {product} }}",
+            list_codes(rows * cols, *bits, *signed),
+            list_scales(count),
+        )
+    }
+}
+
+/// Checks that no step dequantizes, and the results.
+#[track_caller]
+fn check_packed(graph: &str, bits: u32) {
+    let both = check(graph, &SIZES, 1e-5);
+    let form = format!("packed B of {bits} bits");
+    let listing = both.listing();
+    assert!(!both.ops().contains(&"DequantizeLinear"), "{listing}");
+    assert!(listing.contains(&form), "{listing}");
+}
+
+#[test]
+fn matrices_in_all_forms() {
+    let product = "p = MatMul (x, d) h = Add (p, b) y = Add (h, r)";
+    for (elem, bits, signed) in
+        [("int8", 8, true), ("uint8", 8, false), ("int4", 4, true), ("uint4", 4, false)]
+    {
+        for (scales, attributes, has_zeros) in [
+            ("", "", false),
+            ("", "", true),
+            ("128", "<axis = 1>", true),
+            ("128", "<axis = -1>", false),
+            ("5, 128", "<axis = 0, block_size = 32>", true),
+            ("3, 128", "<axis = -2, block_size = 64>", false),
+        ] {
+            let dims = [160, 128];
+            let weights = Weights { elem, bits, signed, dims, scales, attributes, has_zeros };
+            check_packed(&weights.graph(product), bits);
+        }
+    }
+}
+
+#[test]
+fn transposes_in_all_forms() {
+    for (scales, attributes, has_zeros) in [
+        ("", "", true),
+        ("128", "<axis = 0>", true),
+        ("128, 5", "<axis = 1, block_size = 32>", true),
+        ("128, 2", "<axis = 1, block_size = 128>", false),
+    ] {
+        for product in [
+            "p = Gemm <transB = 1> (x, d) y = Relu (p)",
+            "p = Gemm <transB = 1> (x, d, b) y = Add (p, r)",
+        ] {
+            let dims = [128, 160];
+            let (elem, bits, signed) = ("int4", 4, true);
+            let weights = Weights { elem, bits, signed, dims, scales, attributes, has_zeros };
+            // C is an input of the graph, of which folding knows nothing.
+            let both = check(&weights.graph(product), &SIZES, 1e-5);
+            let is_left = product.contains("d, b");
+            assert_eq!(
+                both.listing().contains("packed B of 4 bits"),
+                !is_left,
+                "{}",
+                both.listing()
+            );
+        }
+    }
+}
+
+/// Checks scales that products have no form for: weights are dequantized ahead of time.
+#[test]
+fn other_scales_are_folded() {
+    for (scales, attributes) in [
+        ("160", "<axis = 0>"),
+        ("160, 4", "<axis = 1, block_size = 32>"),
+        ("80, 128", "<axis = 0, block_size = 2>"),
+    ] {
+        let weights = Weights {
+            elem: "int8",
+            bits: 8,
+            signed: true,
+            dims: [160, 128],
+            scales,
+            attributes,
+            has_zeros: false,
+        };
+        let both: Both = check(&weights.graph("y = MatMul (x, d)"), &SIZES, 1e-5);
+        assert!(!both.ops().contains(&"DequantizeLinear"), "{}", both.listing());
+        assert!(!both.listing().contains("bits"), "{}", both.listing());
+    }
+}
+
+/// Checks that one matrix is packed once for two products, and kept in floats for another reader.
+#[test]
+fn readers_share_weights() {
+    let weights = Weights {
+        elem: "int8",
+        bits: 8,
+        signed: true,
+        dims: [160, 128],
+        scales: "128",
+        attributes: "",
+        has_zeros: false,
+    };
+    check_packed(
+        &weights.graph("p = MatMul (x, d) t = Tanh (x) q = MatMul (t, d) y = Add (p, q)"),
+        8,
+    );
+    let both =
+        check(&weights.graph("p = MatMul (x, d) q = ReduceSum (d) y = Add (p, q)"), &SIZES, 1e-5);
+    assert!(!both.listing().contains("bits"), "{}", both.listing());
+}
