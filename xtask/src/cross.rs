@@ -112,10 +112,10 @@ const DEBIAN_PACKAGES: &[&str] = &[
 /// Compiler of the package `rustc-web`; rustup's comes before it on the path.
 const COMPILER: &str = "/usr/bin/rustc";
 
-/// Crates whose tests take seconds under an emulator.
+/// Crates that are tested without `--all`.
 const QUICK: &[&str] = &["sardonyx-tensor", "sardonyx-proto"];
 
-/// Crates of the engine, whose tests take long under an emulator.
+/// Crates of the engine, which are tested with `--all`.
 const SLOW: &[&str] =
     &["sardonyx-simd", "sardonyx-elementwise", "sardonyx-gemm", "sardonyx-kernels"];
 

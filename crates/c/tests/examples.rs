@@ -16,7 +16,7 @@ fn library() -> PathBuf {
 /// Compiles an example and runs it on a model; `None` without a compiler.
 fn run(compiler: &str, file: &str, arguments: &[&str]) -> Option<String> {
     if Command::new(compiler).arg("--version").output().is_err() {
-        eprintln!("skipped: there is no compiler {compiler}");
+        eprintln!("skipped: the compiler {compiler} is not installed");
         return None;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -80,7 +80,7 @@ fn only_functions_of_the_header_are_exported() {
     let path = library().join("libsardonyx_c.so");
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(&path).output();
     let Ok(output) = output else {
-        eprintln!("skipped: there is no nm");
+        eprintln!("skipped: the program nm is not installed");
         return;
     };
     let text = String::from_utf8(output.stdout).unwrap();

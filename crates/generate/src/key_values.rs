@@ -1,5 +1,5 @@
 //! Keys and values of earlier positions: outputs of a run of a decoder, and inputs of the next one.
-//! Which they are follows from names and types; a [`SessionState`] keeps them.
+//! A [`SessionState`] keeps them; they are found by names and types.
 
 use sardonyx::run::{SessionState, StatePair};
 use sardonyx::{DataType, Dim, Port, Session, Tensor, Type, Value};

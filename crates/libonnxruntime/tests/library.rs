@@ -65,7 +65,7 @@ fn list_symbols() -> Option<Vec<String>> {
     let output =
         std::process::Command::new("nm").args(["-D", "--defined-only"]).arg(path()).output();
     let Ok(output) = output else {
-        eprintln!("skipped: there is no nm");
+        eprintln!("skipped: the program nm is not installed");
         return None;
     };
     let text = String::from_utf8(output.stdout).unwrap();

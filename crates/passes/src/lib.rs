@@ -35,6 +35,7 @@ mod matcher;
 mod node_path;
 pub mod order;
 mod origins;
+mod pages;
 mod pattern;
 pub mod payload;
 mod reduce;

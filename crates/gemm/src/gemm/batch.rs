@@ -150,9 +150,9 @@ impl Rows<'_> {
         self.width().saturating_mul(self.depth())
     }
 
-    /// Copies the rows to memory where nothing lies between them. Which elements are neighbours
-    /// stays, as that too decides the order of sums.
-    fn copy_to<'m>(&self, to: &'m mut [f32]) -> MatRef<'m> {
+    /// Copies the rows to memory where nothing lies between them, on the threads of a pool. Which
+    /// elements are neighbours stays, as that too decides the order of sums.
+    fn copy_to<'m>(&self, pool: &Pool, to: &'m mut [f32]) -> Result<MatRef<'m>, Ended> {
         let (width, depth) = (self.width(), self.depth());
         let of = self.of;
         let within = (of.rows > 1).then_some(of.row_stride);
@@ -165,13 +165,24 @@ impl Rows<'_> {
         let least = within.into_iter().chain(between).filter(|step| *step > 0).min();
         let by_steps = least.is_some_and(|least| least < of.col_stride);
         let (row_step, col_step) = if by_steps { (1, width) } else { (depth, 1) };
-        for index in 0..width {
-            let row = of.row_from(self.dims, index, 0);
-            for step in 0..depth {
-                to[index * row_step + step * col_step] = row[step * of.col_stride];
+        assert_eq!(to.len(), self.floats(), "{width} rows of {depth}");
+        let target = SendPtr(to.as_mut_ptr());
+        let bytes = to.len().saturating_mul(2 * size_of::<f32>());
+        let work = Work::new(Operation::Element, to.len()).with_bytes(bytes).in_pieces(width);
+        let parts = work.cut(pool);
+        parts.run(pool, |part| {
+            for index in split_even(width, parts.count, part) {
+                let row = of.row_from(self.dims, index, 0);
+                let start = target.get().wrapping_add(index * row_step);
+                for step in 0..depth {
+                    let x = row[step * of.col_stride];
+                    // SAFETY: `to` has an element for each step of each row, and the part owns the
+                    // elements of its rows.
+                    unsafe { *start.add(step * col_step) = x };
+                }
             }
-        }
-        MatRef::new(to, width, depth, row_step, col_step)
+        })?;
+        Ok(MatRef::new(to, width, depth, row_step, col_step))
     }
 }
 
@@ -374,7 +385,8 @@ pub fn gemm_batch(
         let tall = Rows { of: a, dims, count };
         if tall.are_copied(&b) {
             return with_scratch(tall.floats(), |rows| {
-                gemm(exec, Lhs::Plain(tall.copy_to(rows)), rhs(0), c, ldc, epilogue)
+                let rows = tall.copy_to(exec.pool, rows)?;
+                gemm(exec, Lhs::Plain(rows), rhs(0), c, ldc, epilogue)
             });
         }
         if count * m > FEW_ROWS {

@@ -236,7 +236,7 @@ impl FewBits {
     /// If it does not hold, or this machine does not have `isa`.
     pub fn new(isa: Isa, matrix: &BlockMatrix<'_>) -> Result<FewBits, Ended> {
         check_isa(isa);
-        assert!(matrix.can_pack(), "zero points that are no codes");
+        assert!(matrix.can_pack(), "zero points must be whole numbers in the range of the codes");
         let BlockMatrix { depth, cols, .. } = *matrix;
         let (bits, w, offset) = (matrix.codes.bits, panel_width(isa), matrix.offset());
         let zeros = matrix.zeros.numbers;
@@ -556,7 +556,7 @@ const fn power_at(at: usize) -> f32 {
 ///
 /// # Safety
 ///
-/// As [`Simd`].
+/// The machine has the instructions of [`Simd`].
 #[inline(always)]
 unsafe fn bases<S: Simd>(bits: usize, zeros: [S::V; 2]) -> [[S::V; 2]; MOST_CODES] {
     // SAFETY: the caller's promise.
@@ -574,7 +574,8 @@ unsafe fn bases<S: Simd>(bits: usize, zeros: [S::V; 2]) -> [[S::V; 2]; MOST_CODE
 ///
 /// # Safety
 ///
-/// As [`Simd`]; the words must be moved down so that the place is in the mantissa.
+/// The machine has the instructions of [`Simd`]; the words must be moved down so that the place
+/// is in the mantissa.
 #[inline(always)]
 unsafe fn number<S: Simd>(bits: usize, place: usize, words: S::I32, base: S::V) -> S::V {
     let mask = ((1u32 << bits) - 1) << (place * bits);
@@ -591,7 +592,7 @@ impl FewBits {
     ///
     /// # Safety
     ///
-    /// As [`Simd`]; the segment begins at `p`.
+    /// The machine has the instructions of [`Simd`]; the segment begins at `p`.
     #[inline(always)]
     unsafe fn zeros<S: Simd>(&self, p: *const f32, at: usize) -> [S::V; 2] {
         // SAFETY: the caller's promise.
@@ -617,7 +618,8 @@ impl<const BITS: usize, const R: usize, const CHAINS: usize> Body for Rows<'_, B
     ///
     /// # Safety
     ///
-    /// As [`Simd`]; `R` rows of A, the panel and the output must be valid.
+    /// The machine has the instructions of [`Simd`]; `R` rows of A, the panel and the output must
+    /// be valid.
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let t = self.0;
@@ -1055,18 +1057,19 @@ mod tests {
         }
     }
 
+    const SMALL: ExampleForm = ExampleForm {
+        bits: 4,
+        signed: false,
+        sizes: [32, 3, 16],
+        in_columns: true,
+        zeros: ExampleZeros::One(8.0),
+        halves: false,
+        is_sorted: true,
+    };
+
     /// Checks that zero points are codes: others would be rounded.
     #[test]
     fn zero_points_that_are_no_codes_are_not_packed() {
-        let form = ExampleForm {
-            bits: 4,
-            signed: false,
-            sizes: [32, 3, 16],
-            in_columns: true,
-            zeros: ExampleZeros::One(7.5),
-            halves: false,
-            is_sorted: true,
-        };
         for (zero, signed, can_pack) in [
             (7.5, false, false),
             (16.0, false, false),
@@ -1077,22 +1080,14 @@ mod tests {
             (8.0, true, false),
         ] {
             let zeros = ExampleZeros::One(zero);
-            let example = Example::new(ExampleForm { zeros, signed, ..form });
+            let example = Example::new(ExampleForm { zeros, signed, ..SMALL });
             assert_eq!(example.matrix().can_pack(), can_pack, "{zero} {signed}");
         }
     }
 
     #[test]
     fn nothing_is_multiplied() {
-        let form = ExampleForm {
-            bits: 4,
-            signed: false,
-            sizes: [0, 3, 16],
-            in_columns: true,
-            zeros: ExampleZeros::One(8.0),
-            halves: false,
-            is_sorted: true,
-        };
+        let form = ExampleForm { sizes: [0, 3, 16], ..SMALL };
         let bias = [1.0, 2.0, 3.0];
         let epilogue = Epilogue { bias: Some(Bias::Col(&bias)), ..Epilogue::default() };
         for isa in Isa::available().iter().copied() {

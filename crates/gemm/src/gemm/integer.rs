@@ -340,7 +340,8 @@ pub fn gemm_bytes(
 ///
 /// # Panics
 ///
-/// As [`gemm_bytes`], or if the sizes of `factors` or of a part of the epilogue do not fit.
+/// Panics like [`gemm_bytes`], or if the sizes of `factors` or of a part of the epilogue do not
+/// fit.
 pub fn gemm_bytes_to_floats(
     exec: &Exec<'_>,
     a: ByteMatrix<'_>,

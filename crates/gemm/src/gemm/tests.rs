@@ -494,8 +494,16 @@ fn the_stride_of_a_single_column_changes_no_bit() {
 /// Rows lie apart in a state that has room for more of them in each example.
 #[test]
 fn rows_that_lie_apart_have_the_bits_of_rows_side_by_side() {
-    let pool = Pool::new(1);
-    let sizes = [(2, 1, 40, 300), (3, 2, 40, 300), (2, 3, 4, 37), (5, 4, 3, 37), (3, 5, 1, 300)];
+    let pool = Pool::new(3);
+    let sizes = [
+        (2, 1, 40, 300),
+        (3, 2, 40, 300),
+        (2, 3, 4, 37),
+        (5, 4, 3, 37),
+        (3, 5, 1, 300),
+        // Several threads copy the rows.
+        (40, 12, 3, 700),
+    ];
     for ((count, m, n, k), is_turned) in
         sizes.iter().flat_map(|sizes| [(*sizes, false), (*sizes, true)])
     {

@@ -108,7 +108,7 @@ fn in_row<T: Number, F: Fold>(fold: F, ties: Ties, x: &[T]) -> i64 {
 fn in_rows<T: Number, F: Fold>(fold: F, ties: Ties, axis: usize, x: &[T], out: &mut [i64]) {
     for (x, out) in x.chunks(COLUMNS * axis).zip(out.chunks_mut(COLUMNS)) {
         let mut best = [fold.start::<T::Wide>(); COLUMNS];
-        // As wide as most elements, so that vectors hold as many of both.
+        // Indices as wide as most elements, so that vectors hold as many of both.
         let mut found = [0i32; COLUMNS];
         for i in 0..axis {
             let mut column = [T::Wide::ZERO; COLUMNS];

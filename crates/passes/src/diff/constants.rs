@@ -10,6 +10,7 @@ use sardonyx_tensor::{DataType, Tensor, Tolerance};
 use super::matching::Matching;
 use super::side::Side;
 use super::{DiffOptions, GraphPair};
+use crate::pages::give_back_pages;
 
 /// Number of elements to compare, or bytes to hash, at a time. A multiple of 8, so that elements of
 /// a few bits fill their bytes.
@@ -294,14 +295,6 @@ fn format_type(data_type: Option<i32>, dims: &[i64]) -> String {
     format!("{ty}[{}]", dims.join(", "))
 }
 
-/// Gives the pages of a mapped file back after a comparison, so that memory need not hold all of
-/// them.
-fn give_back(tensor: &Tensor) {
-    if let Some(buffer) = tensor.buffer() {
-        buffer.give_back_pages();
-    }
-}
-
 /// Hashes the elements of a tensor, a piece at a time, and gives the pages of each piece back.
 fn hash_elements(tensor: &Tensor, hasher: &mut DefaultHasher) {
     match (tensor.strings(), tensor.buffer()) {
@@ -347,15 +340,15 @@ fn measure(before: &Tensor, after: &Tensor) -> Option<Spread> {
                 };
                 if let (Some(old), Some(new)) = (piece(old), piece(new)) {
                     add(&old, &new);
-                    give_back(&old);
-                    give_back(&new);
+                    give_back_pages(&old);
+                    give_back_pages(&new);
                 }
             }
         }
         _ => {
             add(before, after);
-            give_back(before);
-            give_back(after);
+            give_back_pages(before);
+            give_back_pages(after);
         }
     }
     differs.then_some(spread)

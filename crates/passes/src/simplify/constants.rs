@@ -11,13 +11,14 @@ use sardonyx_model::{
 };
 use sardonyx_ops::Known;
 use sardonyx_ops::operators::CONSTANT;
-use sardonyx_tensor::{Buffer, StringArray, Tensor};
+use sardonyx_tensor::{StringArray, Tensor};
 
 use super::rule::CONSTANTS;
 use super::{Job, OldLists, Scope};
 use crate::infer::Inference;
 use crate::ir_version::PLAIN_INITIALIZERS;
 use crate::order::tree;
+use crate::pages::give_back_pages;
 use crate::resolve::Resolved;
 
 /// Bytes beyond which initializers are compared by a sample first.
@@ -288,12 +289,8 @@ impl Job<'_> {
                         if bytes <= left && before.bytes() == tensor.bytes() {
                             equal.push((value, *other));
                         }
-                        // Of mapped files, only the compared bytes need be in memory.
-                        before
-                            .buffer()
-                            .into_iter()
-                            .chain(tensor.buffer())
-                            .for_each(Buffer::give_back_pages);
+                        give_back_pages(before);
+                        give_back_pages(&tensor);
                         left = left.saturating_sub(bytes);
                     }
                 }

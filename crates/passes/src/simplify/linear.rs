@@ -15,6 +15,7 @@ use sardonyx_tensor::Tensor;
 use super::no_ops::{fill_of, index_of};
 use super::rule::CONVOLUTIONS;
 use crate::matcher::{InputEdit, Match, Matcher, Rewrite, Source, give_up};
+use crate::pages::give_back_pages;
 
 /// Nodes that are followed from a factor to a weight.
 const MOST_FOLLOWED: usize = 8;
@@ -44,8 +45,7 @@ impl Weight {
             .filter(|tensor| tensor.data_type() == Float && tensor.bytes().len() <= MOST_CHANGED)?;
         let weight =
             Weight { dims: tensor.dims().to_vec(), elements: tensor.to_vec::<f32>().ok()? };
-        // Of a mapped file, the copy need be in memory, not the pages.
-        tensor.buffer()?.give_back_pages();
+        give_back_pages(&tensor);
         Some(weight)
     }
 

@@ -65,7 +65,7 @@ fn quantize(
     }
     let all = [Some(x), Some(scale), zero];
     if !all.into_iter().flatten().all(|slot| program.is_constant(slot)) {
-        return Err("weights, scales or zero points are no constants");
+        return Err("weights, scales or zero points are not constant");
     }
     let (bits, signed) = match program.elem(x) {
         Some(DataType::Int8) => (8, true),

@@ -341,7 +341,7 @@ impl Saving<'_> {
                 if let Some(hasher) = &mut hasher {
                     hasher.update(chunk.as_slice());
                 }
-                // Of a mapped file, only the chunk need be in memory.
+                // Memory holds one chunk of a mapped file.
                 chunk.give_back_pages();
                 self.count_written_bytes(chunk.len() as u64);
             }

@@ -71,7 +71,7 @@ impl BytesByTiles {
     ///
     /// # Safety
     ///
-    /// As [`BytesByTiles::run`].
+    /// The conditions of [`BytesByTiles::run`] hold.
     unsafe fn unit(&self, rows: std::ops::Range<usize>, panels: std::ops::Range<usize>) {
         let (w, pitch, n) = (self.b.width, self.a.ws, self.size[1]);
         let (each, count) = strips_of(rows.len());

@@ -305,9 +305,23 @@ mod tests {
         bias: bool,
     }
 
+    /// Sizes of a product, in elements.
+    #[derive(Clone, Copy, Debug)]
+    struct ProductSizes {
+        rows: usize,
+        depth: usize,
+        cols: usize,
+        block: usize,
+    }
+
     impl Example {
-        fn new(bits: usize, sizes: [usize; 4], given: Given) -> Example {
-            let [rows, depth, cols, block] = sizes;
+        fn with_groups(groups: Option<fn(usize) -> i32>) -> Example {
+            let sizes = ProductSizes { rows: 2, depth: 64, cols: 3, block: 32 };
+            Example::new(4, sizes, Given { groups, ..Given::default() })
+        }
+
+        fn new(bits: usize, sizes: ProductSizes, given: Given) -> Example {
+            let ProductSizes { rows, depth, cols, block } = sizes;
             let blocks = depth.div_ceil(block);
             let noise = |at: usize, salt: usize| ((at + salt) * 7919 % 613) as f32 / 306.0 - 1.0;
             let numbers = |count: usize, salt: usize| -> Vec<f32> {
@@ -404,7 +418,8 @@ mod tests {
         for bits in [2, 4, 8] {
             for (rows, given) in [1, 3, 20].into_iter().flat_map(|rows| all.map(|all| (rows, all)))
             {
-                let example = Example::new(bits, [rows, 96, 37, 32], given);
+                let sizes = ProductSizes { rows, depth: 96, cols: 37, block: 32 };
+                let example = Example::new(bits, sizes, given);
                 for constants in [&[][..], &[1, 2, 3, 4], &[1, 2, 3, 4, 5], &[1, 2]] {
                     let found = example.run(constants).unwrap();
                     example.demand_close(&found, &format!("{bits} {rows} {given:?} {constants:?}"));
@@ -416,7 +431,8 @@ mod tests {
     #[test]
     fn blocks_that_do_not_divide_columns() {
         for (rows, depth) in [(1, 70), (2, 33), (30, 5)] {
-            let example = Example::new(4, [rows, depth, 19, 16], Given::default());
+            let sizes = ProductSizes { rows, depth, cols: 19, block: 16 };
+            let example = Example::new(4, sizes, Given::default());
             for constants in [&[][..], &[1, 2]] {
                 let found = example.run(constants).unwrap();
                 example.demand_close(&found, &format!("{rows} {depth} {constants:?}"));
@@ -426,7 +442,8 @@ mod tests {
 
     #[test]
     fn halves() {
-        let mut example = Example::new(4, [2, 64, 9, 32], Given { bias: true, ..Given::default() });
+        let sizes = ProductSizes { rows: 2, depth: 64, cols: 9, block: 32 };
+        let mut example = Example::new(4, sizes, Given { bias: true, ..Given::default() });
         for index in [0, 2, 5] {
             let input = example.inputs[index].as_ref().unwrap();
             let half = cast(input, DataType::Float16, CastOptions::default()).unwrap();
@@ -442,8 +459,6 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let example =
-            |groups| Example::new(4, [2, 64, 3, 32], Given { groups, ..Given::default() });
         let cases: [(Option<fn(usize) -> i32>, usize, Tensor, &str); 4] = [
             (
                 Some(|k| (k % 2) as i32),
@@ -466,14 +481,14 @@ mod tests {
             (None, 5, tensor(&[2], &[0f32; 2]), "the bias has 2 elements, not 3"),
         ];
         for (groups, index, input, why) in cases {
-            let mut example = example(groups);
+            let mut example = Example::with_groups(groups);
             example.inputs[index] = Some(input);
             for constants in [&[][..], &[1, 2, 4, 5]] {
                 let error = example.run(constants).unwrap_err();
                 assert!(error.contains(why), "{error}");
             }
         }
-        let mut packed = example(None);
+        let mut packed = Example::with_groups(None);
         packed.attributes.push(("weight_prepacked", AttrValue::Int(1)));
         let error = packed.run(&[]).unwrap_err();
         assert!(error.contains("use the original model, or quantize it again"), "{error}");
