@@ -1,9 +1,18 @@
 //! `cargo xtask ci`: everything that must hold before a change goes in, in the order in which
-//! failures are likely. `cargo xtask full`: what takes too long for that, at full size.
+//! failures are likely. `cargo xtask full`: what takes too long for that, at full size. Later
+//! steps run after a failure, too, so that one run names all failures.
 
 use crate::workspace::{Environment, cargo};
 use crate::{Result, shell, static_build};
 use std::time::{Duration, Instant};
+
+/// Choose which steps to run.
+#[derive(clap::Args)]
+pub(crate) struct Choice {
+    /// Leave out the steps before this one.
+    #[arg(long, value_name = "STEP")]
+    from: Option<String>,
+}
 
 struct Step {
     name: &'static str,
@@ -134,33 +143,43 @@ impl Step {
 }
 
 /// Runs the steps of CI.
-pub(crate) fn run() -> Result {
-    run_steps("ci", STEPS)
+pub(crate) fn run(choice: &Choice) -> Result {
+    run_steps("ci", STEPS, choice)
 }
 
 /// Runs the suites at full size.
-pub(crate) fn run_full() -> Result {
-    run_steps("full", FULL)
+pub(crate) fn run_full(choice: &Choice) -> Result {
+    run_steps("full", FULL, choice)
 }
 
-/// Runs steps in turn, up to the first that fails, and prints the time of each.
-fn run_steps(task: &str, steps: &[Step]) -> Result {
+/// Runs steps in turn, and prints the time of each and which failed.
+fn run_steps(task: &str, steps: &[Step], choice: &Choice) -> Result {
+    let first = match &choice.from {
+        None => 0,
+        Some(name) => steps.iter().position(|step| step.name == name).ok_or_else(|| {
+            let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
+            format!("{task} has no step '{name}'; its steps: {}", names.join(", "))
+        })?,
+    };
     let mut times = Vec::new();
-    for (index, step) in steps.iter().enumerate() {
+    let mut failed = Vec::new();
+    for (index, step) in steps.iter().enumerate().skip(first) {
         let command_line = format!("cargo {}", step.arguments.join(" "));
         println!("\n==> {} of {}, {}: {command_line}", index + 1, steps.len(), step.name);
         let start = Instant::now();
         let result = run_step(step);
         times.push((step.name, start.elapsed()));
         if let Err(reason) = result {
-            print_times(&times);
-            let name = step.name;
-            return Err(format!("{reason}\nstep `{name}` failed; again: {command_line}").into());
+            println!("step '{}' failed: {reason}", step.name);
+            failed.push(format!("step '{}' failed: {reason}\n  again: {command_line}", step.name));
         }
     }
     print_times(&times);
-    println!("{task}: all {} steps passed", steps.len());
-    Ok(())
+    if failed.is_empty() {
+        println!("{task}: all {} steps passed", times.len());
+        return Ok(());
+    }
+    Err(format!("{} of {} steps failed\n{}", failed.len(), times.len(), failed.join("\n")).into())
 }
 
 fn run_step(step: &Step) -> Result {

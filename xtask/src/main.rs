@@ -68,7 +68,7 @@ enum Task {
     #[command(subcommand)]
     Bench(bench::Bench),
     /// Run what .ci/run runs, step by step.
-    Ci,
+    Ci(ci::Choice),
     /// Run programs that use the C interface of onnxruntime with our library.
     Clients(clients::Clients),
     /// Write docs/commands.md, or check that it is up to date.
@@ -96,7 +96,7 @@ enum Task {
     /// Compare protobuf JSON and text format with those of the protobuf package.
     Formats(formats::Formats),
     /// Run the suites at full size, by hand.
-    Full,
+    Full(ci::Choice),
     /// Look for bytes that break a property of our readers.
     Fuzz(fuzz::Fuzz),
     /// Compare texts, vectors and labels of models with random weights with transformers.
@@ -155,7 +155,7 @@ fn run(task: Task) -> Result {
         Task::Agree(task) => agree::run(&task),
         Task::Api(task) => api::run(&task),
         Task::Bench(task) => bench::run(task),
-        Task::Ci => ci::run(),
+        Task::Ci(choice) => ci::run(&choice),
         Task::Clients(task) => clients::run(&task),
         Task::Commands(task) => commands::run(&task),
         Task::Conformance(task) => conformance::run(&task),
@@ -169,7 +169,7 @@ fn run(task: Task) -> Result {
         Task::Distributed(task) => distributed::run(&task),
         Task::Findings(task) => findings::run(&task),
         Task::Formats(task) => formats::run(&task),
-        Task::Full => ci::run_full(),
+        Task::Full(choice) => ci::run_full(&choice),
         Task::Fuzz(task) => fuzz::run(&task),
         Task::Generate(task) => generate::run(&task),
         Task::Interop(task) => interop::run(&task),
