@@ -103,7 +103,9 @@ def train_tokenizer(kind):
     if kind == "words":
         names |= {"cls_token": "[CLS]", "sep_token": "[SEP]"}
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=64, **names)
-    fast.chat_template = TEMPLATE
+    # sentence-transformers renders a text by the template as a message if there is one.
+    if kind != "words":
+        fast.chat_template = TEMPLATE
     return fast
 
 
