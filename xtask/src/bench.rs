@@ -20,6 +20,7 @@ mod training;
 
 use crate::workspace::build_release;
 use crate::{Result, shell};
+use std::path::PathBuf;
 
 pub(crate) use builds::{LOG as BUILD_LOG, wrap_rustc};
 pub(crate) use models::{Case, zoo_cases};
@@ -66,7 +67,12 @@ pub(crate) enum Bench {
 }
 
 pub(crate) fn run(task: Bench) -> Result {
-    print_machine()?;
+    let given = match &task {
+        Bench::Cliffs(task) => task.program.clone(),
+        Bench::Models(task) => task.program.clone(),
+        _ => None,
+    };
+    print_machine(given)?;
     match task {
         Bench::Builds(task) => builds::run(&task),
         Bench::Check(task) => check::run(&task),
@@ -87,11 +93,12 @@ pub(crate) fn run(task: Bench) -> Result {
 }
 
 /// Prints processor, instruction set, caches and measured peaks, without which times cannot be
-/// compared. Stdout is left to the results. The command that measures is built in the usual target
-/// directory, so a bench of builds, which has directories of its own, still begins with nothing
-/// built.
-fn print_machine() -> Result {
-    let mut command = std::process::Command::new(build_release("sardonyx", &[])?);
+/// compared. Stdout is left to the results. The command that measures is `given`, or built in the
+/// usual target directory, so a bench of builds, which has directories of its own, still begins with
+/// nothing built.
+fn print_machine(given: Option<PathBuf>) -> Result {
+    let program = given.map_or_else(|| build_release("sardonyx", &[]), Ok)?;
+    let mut command = std::process::Command::new(program);
     eprint!("{}", shell::output(command.args(["info", "--machine"]))?);
     Ok(())
 }

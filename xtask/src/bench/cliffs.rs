@@ -34,7 +34,7 @@ pub(crate) struct Cliffs {
     bless: bool,
     /// Measure this build of the command instead of building one.
     #[arg(long, value_name = "FILE")]
-    program: Option<PathBuf>,
+    pub(super) program: Option<PathBuf>,
 }
 
 pub(crate) fn run(task: &Cliffs) -> Result {

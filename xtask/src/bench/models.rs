@@ -61,8 +61,8 @@ pub(crate) struct Models {
     json: bool,
     /// Measure this build of the command instead of building one.
     #[arg(long, value_name = "FILE")]
-    program: Option<PathBuf>,
-    /// Returns the directory of models without weights and of .case files [default: ../shared/zoo
+    pub(super) program: Option<PathBuf>,
+    /// The directory of models without weights and of .case files [default: ../shared/zoo
     /// beside the checkout].
     #[arg(long, value_name = "DIR")]
     zoo: Option<PathBuf>,
