@@ -12,7 +12,7 @@ use crate::handles::{Handle, Object, give};
 use crate::memory::{AllocatorHandle, MemoryInfo};
 use crate::options::RunOptions;
 use crate::pointers::{Out, Text};
-use crate::run::{Wanted, find_output, run};
+use crate::run::{Input, Wanted, find_output, run};
 use crate::session::Session;
 use crate::values::Value;
 
@@ -111,16 +111,16 @@ pub(crate) extern "C" fn run_with_binding(
         demand(std::sync::Arc::ptr_eq(&session.0, &binding.session.0), || {
             "the binding belongs to another session".to_string()
         })?;
-        let (mut inputs, mut wanted) = (SmallVec::<[_; 4]>::new(), SmallVec::<[Wanted; 2]>::new());
+        let (mut values, mut wanted) = (SmallVec::<[_; 4]>::new(), SmallVec::<[Wanted; 2]>::new());
         let bindings = binding.lock();
-        for (index, value) in bindings.inputs() {
-            let name = session.0.session.inputs()[index].name();
-            inputs.push((Cow::Borrowed(name), value.clone()));
-        }
+        values.extend(bindings.inputs().map(|(index, value)| (index, value.clone())));
         for output in bindings.outputs() {
             wanted.push(Wanted { index: output.number, into: output.into.clone() });
         }
         drop(bindings);
+        let ports = session.0.session.inputs();
+        let inputs = values.iter().map(|(index, value)| (Cow::from(ports[*index].name()), value));
+        let inputs: SmallVec<[Input<'_>; 4]> = inputs.collect();
         let stop = options.optional()?.map(|options| &options.stop);
         let results = run(&session.0, stop, &inputs, &wanted)?;
         let before = binding.lock().keep(results);

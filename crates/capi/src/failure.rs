@@ -36,6 +36,7 @@ pub(crate) fn argument(message: impl Into<String>) -> Error {
 /// # Errors
 ///
 /// The condition does not hold.
+#[inline]
 pub(crate) fn demand(holds: bool, message: impl FnOnce() -> String) -> Result<(), Error> {
     if holds { Ok(()) } else { Err(argument(message())) }
 }

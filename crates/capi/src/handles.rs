@@ -40,6 +40,7 @@ impl<T: Object> Handle<T> {
     /// # Errors
     ///
     /// A null pointer; in debug builds also a pointer to anything but a live object of the type.
+    #[inline]
     pub(crate) fn get(&self) -> Result<&T, Error> {
         self.check()?;
         // SAFETY: the pointer is not null, and the caller promises that it is a live object.
@@ -63,6 +64,7 @@ impl<T: Object> Handle<T> {
     /// # Errors
     ///
     /// The errors of [`Handle::get`], but for a null pointer.
+    #[inline]
     pub(crate) fn optional(&self) -> Result<Option<&T>, Error> {
         if self.0.is_null() { Ok(None) } else { self.get().map(Some) }
     }
@@ -95,6 +97,7 @@ impl<T: Object> Handle<T> {
         Ok(*unsafe { Box::from_raw(self.0) })
     }
 
+    #[inline]
     fn check(&self) -> Result<(), Error> {
         demand(!self.0.is_null(), || format!("the {} is a null pointer", T::NAME))?;
         live::check(self.0.addr(), T::NAME)
@@ -204,6 +207,7 @@ mod live {
 
     pub(super) fn forget(_: usize) {}
 
+    #[inline]
     pub(super) fn check(_: usize, _: &str) -> Result<(), Error> {
         Ok(())
     }

@@ -20,6 +20,7 @@ pub(crate) struct Text(*const c_char);
 
 impl Text {
     /// Returns the bytes; `None` for a null pointer.
+    #[inline]
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         // SAFETY: the pointer is not null, and the caller promises that a zero byte follows.
         (!self.0.is_null()).then(|| unsafe { CStr::from_ptr(self.0) }.to_bytes())
@@ -103,6 +104,7 @@ impl<T> Array<T> {
     /// # Errors
     ///
     /// A null pointer, unless `len` is 0; a length that no memory has.
+    #[inline]
     pub(crate) fn read(&self, len: usize, what: &str) -> Result<&[T], Error> {
         if len == 0 {
             return Ok(&[]);
@@ -150,6 +152,7 @@ impl<T: Copy> Out<T> {
     /// # Errors
     ///
     /// A null pointer.
+    #[inline]
     pub(crate) fn demand(self) -> Result<Self, Error> {
         demand(!self.0.is_null(), || "the place for the result is a null pointer".to_string())?;
         Ok(self)
@@ -177,6 +180,7 @@ impl<T: Copy> Out<T> {
     /// # Errors
     ///
     /// A null pointer with at least one result.
+    #[inline]
     pub(crate) fn set_all(self, results: &[T]) -> Result<(), Error> {
         if results.is_empty() {
             return Ok(());
@@ -203,6 +207,7 @@ impl<T: Copy> Out<T> {
     /// # Errors
     ///
     /// The errors of [`Array::read`].
+    #[inline]
     pub(crate) fn read(&self, len: usize, what: &str) -> Result<&[T], Error> {
         let array = Array(self.0.cast_const());
         array.read(len, what)?;

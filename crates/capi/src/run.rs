@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 use std::thread;
 
 use sardonyx::{
-    ErrorKind, RunOptions as EngineOptions, Session as Engine, StopFlag, Tensor, TensorView,
+    ErrorKind, Port, RunOptions as EngineOptions, Session as Engine, StopFlag, Tensor, TensorView,
     Value as EngineValue,
 };
 use sardonyx_ort::ports::{demand_inputs, has_different_sizes};
@@ -21,8 +21,11 @@ use crate::pointers::{Array, Out, Text};
 use crate::session::{Opens, Session};
 use crate::values::{Value, fit_to_input};
 
-/// Inputs of a run: names and values.
-pub(crate) type Inputs<'a> = [(Cow<'a, str>, Value)];
+/// Input of a run: its name, and its value, which the run borrows.
+pub(crate) type Input<'a> = (Cow<'a, str>, &'a Value);
+
+/// Inputs of a run.
+type Inputs<'a> = [Input<'a>];
 
 /// Output that a run returns.
 #[derive(Debug)]
@@ -152,8 +155,9 @@ fn run_in_place(
     let mut strings = strings.iter().peekable();
     for (index, (name, value)) in inputs.iter().enumerate() {
         let held = strings.next_if(|(place, _)| *place == index).map(|(_, tensor)| tensor);
-        let tensor = held.or_else(|| value.as_tensor());
-        views.extend(tensor.map(|tensor| (name.as_ref(), tensor.view())));
+        if let Some(tensor) = held.or_else(|| value.as_tensor()) {
+            views.push((name.as_ref(), tensor.view()));
+        }
     }
     let mut used: SmallVec<[Range<usize>; 4]> = SmallVec::new();
     if wanted.iter().any(|output| output.into.is_some()) {
@@ -223,7 +227,7 @@ struct Request {
 
 /// Inputs and outputs of a request.
 struct Arguments<'a> {
-    inputs: SmallVec<[(Cow<'a, str>, Value); 4]>,
+    inputs: SmallVec<[Input<'a>; 4]>,
     wanted: SmallVec<[Wanted; 2]>,
 }
 
@@ -232,15 +236,24 @@ impl Request {
         let mut arguments = Arguments { inputs: SmallVec::new(), wanted: SmallVec::new() };
         let names = self.input_names.read(self.input_count, "names of inputs")?;
         let values = self.inputs.read(self.input_count, "inputs")?;
-        for (name, value) in names.iter().zip(values) {
-            arguments.inputs.push((name.read("name of an input")?, value.get()?.clone()));
+        let session = &self.session.get()?.0;
+        let ports = session.session.inputs();
+        for (turn, name) in names.iter().enumerate() {
+            let name = match find_port(ports, turn, *name) {
+                Some(index) => Cow::Borrowed(ports[index].name()),
+                None => name.read("name of an input")?,
+            };
+            arguments.inputs.push((name, values[turn].get()?));
         }
         let names = self.output_names.read(self.output_count, "names of outputs")?;
         let values = self.outputs.read(self.output_count, "outputs")?;
-        let session = &self.session.get()?.0;
-        for (name, value) in names.iter().zip(values) {
-            let index = find_output(session, &name.read("name of an output")?)?;
-            let into = Handle::new(*value).optional()?.cloned();
+        let ports = session.session.outputs();
+        for (turn, name) in names.iter().enumerate() {
+            let index = match find_port(ports, turn, *name) {
+                Some(index) => index,
+                None => find_output(session, &name.read("name of an output")?)?,
+            };
+            let into = Handle::new(values[turn]).optional()?.cloned();
             arguments.wanted.push(Wanted { index, into });
         }
         Ok(arguments)
@@ -262,6 +275,16 @@ impl Request {
         let stop = self.options.optional()?.map(|options| &options.stop);
         let results = run(&self.session.get()?.0, stop, &arguments.inputs, &arguments.wanted)?;
         self.give(results)
+    }
+}
+
+/// Returns the index of the port of this name, without a check that the name is text. Looks at
+/// index `turn` first, as callers mostly pass values in the model's order.
+fn find_port(ports: &[Port], turn: usize, name: Text) -> Option<usize> {
+    let name = name.bytes()?;
+    match ports.get(turn) {
+        Some(port) if port.name().as_bytes() == name => Some(turn),
+        _ => ports.iter().position(|port| port.name().as_bytes() == name),
     }
 }
 
@@ -371,9 +394,9 @@ mod asynchronous {
                 outputs,
             };
             let Arguments { inputs, wanted } = request.read()?;
-            let inputs: Vec<(Cow<'static, str>, Value)> = inputs
+            let inputs: Vec<(String, Value)> = inputs
                 .into_iter()
-                .map(|(name, value)| (Cow::Owned(name.into_owned()), value))
+                .map(|(name, value)| (name.into_owned(), value.clone()))
                 .collect();
             let stop = options.optional()?.map(|options| options.stop.clone());
             let session = session.get()?.0.clone();
@@ -384,7 +407,10 @@ mod asynchronous {
                 // The caller waits for the callback, so a panic becomes a status too. The body
                 // drops what it uses before the callback, which may release the session.
                 let status = answer("RunAsync", move || {
-                    let results = run(&session, stop.as_ref(), &inputs, &wanted)?;
+                    let borrowed = inputs.iter().map(|(name, value)| (Cow::from(name), value));
+                    let borrowed: SmallVec<[Input<'_>; 4]> = borrowed.collect();
+                    let results = run(&session, stop.as_ref(), &borrowed, &wanted)?;
+                    drop(borrowed);
                     given.give(results)
                 });
                 task.call(status);

@@ -9,6 +9,7 @@ use std::{ptr, slice};
 use sardonyx::value::{Buffer, Map, Sequence, StringArray};
 use sardonyx::{DataType, ErrorKind, Tensor, TensorViewMut, Type, Value as EngineValue};
 use sardonyx_ort::Status as Code;
+use smallvec::SmallVec;
 
 use crate::failure::{Error, StatusPointer, answer, argument, demand, of_tensor, release};
 use crate::handles::{Handle, Object, give};
@@ -40,8 +41,11 @@ pub(crate) struct Fixed {
     /// Address of the elements of a tensor, for callers who write to them; null for other values.
     start: *mut u8,
     /// Dims of a tensor, for callers who read them in place.
-    dims: Vec<i64>,
+    dims: SignedDims,
 }
+
+/// Dims as C code reads them.
+type SignedDims = SmallVec<[i64; 4]>;
 
 // SAFETY: the address belongs to memory that the value in the same structure owns or borrows from
 // the caller. The C interface leaves it to callers that no two threads write to it.
@@ -53,7 +57,7 @@ unsafe impl Sync for Fixed {}
 #[derive(Debug)]
 pub(crate) struct Strings {
     tensor: Tensor,
-    dims: Vec<i64>,
+    dims: SignedDims,
     /// Elements that callers have written since `tensor` was made. They stay, as callers have
     /// addresses of their bytes.
     written: Option<Vec<Vec<u8>>>,
@@ -173,7 +177,7 @@ impl Drop for Lent {
     }
 }
 
-fn to_signed(dims: &[usize]) -> Vec<i64> {
+fn to_signed(dims: &[usize]) -> SignedDims {
     dims.iter().map(|dim| i64::try_from(*dim).unwrap_or(i64::MAX)).collect()
 }
 
@@ -220,9 +224,9 @@ impl Value {
             }
             EngineValue::Sequence(sequence) => {
                 *sequence = copy_shared(sequence)?;
-                (ptr::null_mut(), Vec::new())
+                (ptr::null_mut(), SignedDims::new())
             }
-            _ => (ptr::null_mut(), Vec::new()),
+            _ => (ptr::null_mut(), SignedDims::new()),
         };
         Ok(Value(Arc::new(Content::Fixed(Fixed { value, start, dims }))))
     }

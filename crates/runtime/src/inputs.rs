@@ -149,62 +149,92 @@ pub(crate) struct InputPorts<'p> {
     pub(crate) fixed: &'p [(String, i64)],
 }
 
+/// Function that passes the inputs of a run to a sorter, one after the other.
+pub(crate) type GiveInputs<'f, 'a> =
+    dyn FnMut(&mut Sorter<'_, '_, 'a>) -> Result<(), InputError> + 'f;
+
+/// Sorter of a run's inputs into the model's order.
+pub(crate) struct Sorter<'p, 'g, 'a> {
+    ports: InputPorts<'p>,
+    given: &'g mut HeldValues<'a>,
+    /// Indices of inputs that a state keeps.
+    kept: SmallVec<[usize; 8]>,
+    /// Number of values so far.
+    turn: usize,
+}
+
+impl<'a> Sorter<'_, '_, 'a> {
+    /// Puts a value in the place of its input.
+    pub(crate) fn put(&mut self, name: &str, value: Held<'a>) -> Result<(), InputError> {
+        let index = find(self.ports.ports, self.turn, name);
+        let index = index.ok_or_else(|| self.ports.unknown(name))?;
+        self.turn += 1;
+        if !matches!(self.given[index], Held::Nothing) {
+            return Err(self.make_double_error(index));
+        }
+        self.given[index] = value;
+        Ok(())
+    }
+
+    #[cold]
+    fn make_double_error(&self, index: usize) -> InputError {
+        let name = self.ports.ports[index].name();
+        let is_kept = self.kept.contains(&index);
+        let why = if is_kept { "given, but the state keeps it" } else { "given twice" };
+        InputError::new(format!("the input '{name}' is {why}"))
+    }
+}
+
 impl<'p> InputPorts<'p> {
-    /// Sorts inputs into `given` in the model's order, beside those in `kept` by index, checks them
-    /// against the declared types, and returns the branches that they exclude. A plain value may be
-    /// passed for an input of optional type; an omitted one is an empty optional.
-    pub(crate) fn sort<'a, N: AsRef<str>>(
+    /// Sorts the inputs that `give` passes into `given` in the model's order, beside those in
+    /// `kept` by index, checks them against the declared types, and returns the branches that they
+    /// exclude. A plain value may be passed for an input of optional type; an omitted one is an
+    /// empty optional.
+    pub(crate) fn sort<'a>(
         self,
-        inputs: impl Iterator<Item = (N, Held<'a>)>,
+        give: &mut GiveInputs<'_, 'a>,
         kept: impl Iterator<Item = (usize, Held<'a>)>,
         given: &mut HeldValues<'a>,
     ) -> Result<AllClosed<'p>, InputError> {
         given.clear();
         given.resize_with(self.ports.len(), Held::default);
-        let mut are_kept: SmallVec<[usize; 64]> = SmallVec::new();
+        let mut sorter = Sorter { ports: self, given, kept: SmallVec::new(), turn: 0 };
         for (index, value) in kept {
-            given[index] = value;
-            are_kept.push(index);
+            sorter.given[index] = value;
+            sorter.kept.push(index);
         }
-        for (turn, (name, value)) in inputs.enumerate() {
-            let name = name.as_ref();
-            let index = find(self.ports, turn, name).ok_or_else(|| self.unknown(name))?;
-            if !matches!(given[index], Held::Nothing) {
-                let why = if are_kept.contains(&index) {
-                    "given, but the state keeps it"
-                } else {
-                    "given twice"
-                };
-                return Err(InputError::new(format!("the input '{name}' is {why}")));
-            }
-            given[index] = value;
-        }
+        give(&mut sorter)?;
         let mut sizes = NamedSizes::default();
-        for (port, value) in self.ports.iter().zip(&mut *given) {
-            let Some(ty) = port.ty() else { continue };
+        let mut is_complete = true;
+        for (index, port) in self.ports.iter().enumerate() {
+            let value = &mut given[index];
             if matches!(value, Held::Nothing) {
+                if port.required {
+                    is_complete = false;
+                } else {
+                    *value = absent(port.ty());
+                }
                 continue;
             }
+            let Some(ty) = port.ty() else { continue };
             if let Type::Optional(_) = ty {
                 wrap(value);
             }
-            let fits = held_fits(value, ty, port, &mut sizes);
-            fits.map_err(|Misfit { what, part }| {
-                let what = format!("{part}the input '{}' {what}", port.name);
-                InputError { what, hint: None, inputs: Some(self.list_inputs()) }
-            })?;
+            held_fits(value, ty, port, &mut sizes).map_err(|misfit| self.explain(misfit, port))?;
         }
-        self.demand_all(given)?;
-        for (port, value) in self.ports.iter().zip(given) {
-            if matches!(value, Held::Nothing) {
-                *value = absent(port.ty());
-            }
-        }
-        Ok(sizes.closed)
+        if is_complete { Ok(sizes.closed) } else { Err(self.make_missing_error(given)) }
     }
 
-    /// Refuses a run with missing inputs, and lists them all.
-    fn demand_all(self, given: &[Held<'_>]) -> Result<(), InputError> {
+    /// Makes the error for an input that contradicts its declared type.
+    #[cold]
+    fn explain(self, Misfit { what, part }: Misfit, port: &Port) -> InputError {
+        let what = format!("{part}the input '{}' {what}", port.name);
+        InputError { what, hint: None, inputs: Some(self.list_inputs()) }
+    }
+
+    /// Makes the error for a run with missing inputs, and lists them all.
+    #[cold]
+    fn make_missing_error(self, given: &[Held<'_>]) -> InputError {
         /// Limit: missing inputs that a message lists.
         const SHOWN: usize = 5;
         let all = self.ports.iter().zip(given);
@@ -212,7 +242,6 @@ impl<'p> InputPorts<'p> {
             |(port, value): &(&Port, &Held<'_>)| port.required && matches!(value, Held::Nothing);
         let missing: Vec<&str> = all.filter(is_missing).map(|(port, _)| port.name()).collect();
         let what = match missing.len() {
-            0 => return Ok(()),
             1 => format!("the input '{}' is missing", missing[0]),
             n if n <= SHOWN => format!("the inputs '{}' are missing", missing.join("', '")),
             n => {
@@ -223,7 +252,7 @@ impl<'p> InputPorts<'p> {
                 )
             }
         };
-        Err(InputError { what, hint: None, inputs: Some(self.list_inputs()) })
+        InputError { what, hint: None, inputs: Some(self.list_inputs()) }
     }
 
     /// Makes the error for a name that no input has.
@@ -479,9 +508,15 @@ mod tests {
         fixed: &[(String, i64)],
         inputs: &[(&str, Value)],
     ) -> Result<HeldValues<'a>, String> {
-        let inputs = inputs.iter().map(|(name, value)| (name, Held::Value(value.clone(), 0)));
+        let mut inputs = inputs.iter();
         let mut given = HeldValues::new();
-        let sorted = InputPorts { ports, fixed }.sort(inputs, std::iter::empty(), &mut given);
+        let sorted = InputPorts { ports, fixed }.sort(
+            &mut |sorter| {
+                inputs.try_for_each(|(name, value)| sorter.put(name, Held::Value(value.clone(), 0)))
+            },
+            std::iter::empty(),
+            &mut given,
+        );
         sorted.map(|_| given).map_err(|error| error.to_string())
     }
 

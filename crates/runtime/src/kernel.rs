@@ -422,21 +422,7 @@ impl<'a> Call<'a> {
 
     /// Returns a tensor input.
     pub(crate) fn tensor(&self, index: usize) -> Result<&TensorView<'a>, KernelError> {
-        match self.operands.get(index) {
-            Some(Operand::Tensor(view)) => Ok(view),
-            Some(Operand::Value(value)) => {
-                fail!("input {index} is {}, not a tensor", value.value_type())
-            }
-            Some(Operand::Taken(value)) => {
-                fail!(
-                    "input {index} is {}, which must be taken instead of read",
-                    value.value_type()
-                )
-            }
-            Some(Operand::InPlace) => fail!("input {index} is being overwritten"),
-            Some(Operand::There(_)) => fail!("input {index} is a part of the output"),
-            Some(Operand::Absent) | None => fail!("input {index} is missing"),
-        }
+        tensor_of(&self.operands, index)
     }
 
     /// Returns a tensor input that may be omitted.
@@ -704,26 +690,9 @@ impl<'a> Call<'a> {
 
     /// Returns the elements of the first output, which has the shape of the first input.
     pub(crate) fn output_like<T: Element>(&mut self) -> Result<&mut [T], KernelError> {
-        let (dims, is_planned) = {
-            let dims = self.tensor(0)?.dims();
-            match self.targets.first() {
-                Some(Target::Planned { data_type, dims: planned, laid: None, .. })
-                    if *data_type == T::DATA_TYPE && planned[..] == *dims =>
-                {
-                    (Dims::new(), true)
-                }
-                _ => (Dims::from(dims), false),
-            }
-        };
-        if !is_planned {
-            return self.output_slice(0, &dims);
-        }
-        match self.targets.first_mut() {
-            Some(Target::Planned { dims, bytes, .. }) => {
-                into_slice(TensorViewMut::over(T::DATA_TYPE, dims, bytes)?)
-            }
-            _ => fail!("output 0 has no memory"),
-        }
+        let source = self.memory_source();
+        let dims = tensor_of(&self.operands, 0)?.dims();
+        into_slice(memory_of(self.targets.first_mut(), 0, source, T::DATA_TYPE, dims)?)
     }
 
     /// Returns the elements of an output of that shape.
@@ -762,6 +731,25 @@ impl<'a> Call<'a> {
             },
             Some(Target::Absent) | None => Ok(()),
         }
+    }
+}
+
+/// Returns the tensor at an index of a list of operands.
+fn tensor_of<'o, 'a>(
+    operands: &'o [Operand<'a>],
+    index: usize,
+) -> Result<&'o TensorView<'a>, KernelError> {
+    match operands.get(index) {
+        Some(Operand::Tensor(view)) => Ok(view),
+        Some(Operand::Value(value)) => {
+            fail!("input {index} is {}, not a tensor", value.value_type())
+        }
+        Some(Operand::Taken(value)) => {
+            fail!("input {index} is {}, which must be taken instead of read", value.value_type())
+        }
+        Some(Operand::InPlace) => fail!("input {index} is being overwritten"),
+        Some(Operand::There(_)) => fail!("input {index} is a part of the output"),
+        Some(Operand::Absent) | None => fail!("input {index} is missing"),
     }
 }
 

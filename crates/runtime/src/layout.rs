@@ -6,7 +6,7 @@
 //! layout of its first input.
 
 use sardonyx_kernels::pixels::pitch_of;
-use sardonyx_tensor::{Dims, Strides, shape};
+use sardonyx_tensor::{Dims, Strides, TensorError, TensorView, shape};
 
 /// Offset and strides, in elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,22 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
+    /// Returns the layout of a view in its data.
+    pub(crate) fn from_view(view: &TensorView<'_>) -> Layout {
+        Layout { offset: view.offset(), strides: view.strides() }
+    }
+
+    /// Makes a view of the data of another one, with these dimensions. It borrows the layout, so
+    /// that it never allocates.
+    pub(crate) fn to_view<'l, 'a: 'l>(
+        &'l self,
+        data: &TensorView<'a>,
+        dims: &'l [usize],
+    ) -> Result<TensorView<'l>, TensorError> {
+        let (elem, strides) = (data.data_type(), &self.strides);
+        TensorView::over_strides(elem, dims, strides, self.offset, data.data())
+    }
+
     /// Makes the row-major layout without gaps.
     pub(crate) fn dense(dims: &[usize]) -> Layout {
         Layout { offset: 0, strides: shape::strides(dims) }

@@ -1,7 +1,7 @@
 //! State kept between runs: plans for input sizes, and memory.
 
 use std::mem::take;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use sardonyx_model::Type;
 use sardonyx_tensor::{Arena, DataType, Dims, TensorView, TensorViewMut, Value};
@@ -31,9 +31,13 @@ pub(crate) struct Memory {
     pub(crate) inner: Option<Box<Memory>>,
 }
 
-/// Memories that no run uses at the moment. Never blocks: skips a contended slot (`try_lock`).
+/// Memories for the runs of a session. A run holds the lock of its slot to the end. Never blocks:
+/// skips a contended slot (`try_lock`).
 #[derive(Debug)]
 pub(crate) struct Memories([Mutex<Option<Box<Memory>>>; 32]);
+
+/// Slot that a run holds.
+pub(crate) type MemorySlot<'m> = MutexGuard<'m, Option<Box<Memory>>>;
 
 /// Plan and schedule of a run.
 #[derive(Debug)]
@@ -92,7 +96,9 @@ impl Plans {
     /// Returns the plan for inputs of these sizes.
     pub(crate) fn find(&mut self, given: &[Held<'_>]) -> Option<Arc<Planned>> {
         let found = self.0.iter().position(|(key, _)| fits(key, given))?;
-        self.0[..=found].rotate_right(1);
+        if found != 0 {
+            self.0[..=found].rotate_right(1);
+        }
         Some(self.0[0].1.clone())
     }
 
@@ -214,21 +220,45 @@ impl Memory {
 }
 
 impl Memories {
+    /// Yields the slots that no run holds.
+    fn free(&self) -> impl Iterator<Item = MemorySlot<'_>> {
+        self.0.iter().filter_map(|slot| match slot.try_lock() {
+            Ok(memory) => Some(memory),
+            Err(TryLockError::WouldBlock) => None,
+            // What a run has left that panicked is dropped.
+            Err(TryLockError::Poisoned(poisoned)) => {
+                let mut memory = poisoned.into_inner();
+                *memory = None;
+                slot.clear_poison();
+                Some(memory)
+            }
+        })
+    }
+
+    /// Returns a free slot, preferably one with a memory; `None` if runs hold all slots.
+    pub(crate) fn hold(&self) -> Option<MemorySlot<'_>> {
+        let mut free = self.free();
+        let first = free.next()?;
+        if first.is_some() {
+            return Some(first);
+        }
+        free.find(|slot| slot.is_some()).or(Some(first))
+    }
+
+    /// Takes a memory out of its slot, for a run that outlives the call.
     pub(crate) fn take(&self) -> Box<Memory> {
-        let mut free = self.0.iter().filter_map(|place| place.try_lock().ok());
-        free.find_map(|mut place| place.take()).unwrap_or_default()
+        self.free().find_map(|mut slot| slot.take()).unwrap_or_default()
     }
 
     /// Drops the memories that no run uses.
     pub(crate) fn clear(&self) {
-        self.0.iter().filter_map(|place| place.try_lock().ok()).for_each(|mut place| *place = None);
+        self.free().for_each(|mut slot| *slot = None);
     }
 
     /// Returns a memory to a free slot; drops it if there is none.
     pub(crate) fn give_back(&self, memory: Box<Memory>) {
-        let mut free = self.0.iter().filter_map(|place| place.try_lock().ok());
-        if let Some(mut place) = free.find(|place| place.is_none()) {
-            *place = Some(memory);
+        if let Some(mut slot) = self.free().find(|slot| slot.is_none()) {
+            *slot = Some(memory);
         }
     }
 }
@@ -260,7 +290,7 @@ pub(crate) fn fits(key: &InputTypes, given: &[Held<'_>]) -> bool {
             (None, None) => true,
             _ => false,
         };
-    key.iter().zip(given).all(fits)
+    key.len() == given.len() && (0..key.len()).all(|index| fits((&key[index], &given[index])))
 }
 
 #[cfg(test)]
@@ -292,6 +322,38 @@ mod tests {
         let found: Vec<usize> =
             (0..=MAX_PLANS).filter(|size| plans.find(&make_inputs(*size)).is_none()).collect();
         assert_eq!(found, [1]);
+    }
+
+    #[test]
+    fn each_run_holds_a_slot() {
+        let memories = Memories::default();
+        let (first, mut second) = (memories.hold().unwrap(), memories.hold().unwrap());
+        *second = Some(Box::default());
+        drop((first, second));
+        let with_memory = memories.hold().unwrap();
+        assert!(with_memory.is_some(), "slots with a memory come first");
+        let others: Vec<MemorySlot<'_>> = (1..32).filter_map(|_| memories.hold()).collect();
+        assert_eq!(others.len(), 31);
+        assert!(memories.hold().is_none());
+        drop(others);
+        drop(with_memory);
+        let taken = memories.take();
+        assert!(memories.hold().unwrap().is_none());
+        memories.give_back(taken);
+        assert!(memories.hold().unwrap().is_some());
+    }
+
+    #[test]
+    fn what_a_run_leaves_that_panics_is_dropped() {
+        let memories = Memories::default();
+        let ran = sardonyx_kernels::caught(|| {
+            let mut slot = memories.hold().unwrap();
+            slot.get_or_insert_default();
+            panic!("in a run");
+        });
+        assert!(ran.is_err());
+        let slots: Vec<MemorySlot<'_>> = (0..32).filter_map(|_| memories.hold()).collect();
+        assert!(slots.len() == 32 && slots.iter().all(|slot| slot.is_none()));
     }
 
     #[test]

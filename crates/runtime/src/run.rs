@@ -305,7 +305,7 @@ impl Run<'_> {
         if makes_values {
             lend(goals, held, &mut lent);
         }
-        let mut made: SmallVec<[(u32, Value); 4]> = SmallVec::new();
+        let mut made: SmallVec<[(u32, Value); 2]> = SmallVec::new();
         // A call has two kilobytes: ends it with a block, as a call of `drop` would copy it.
         {
             let mut call = Call {
@@ -366,22 +366,24 @@ impl Run<'_> {
                 account.settle(taken);
                 return Ok(());
             }
-            if call.targets.iter().any(|target| matches!(target, Target::Owned(_))) {
-                for (goal, target) in goals.iter().zip(call.targets.drain(..)) {
-                    if let (Goal::Held(place, _), Target::Owned(Some(value))) = (goal, target) {
-                        made.push((*place, value));
-                    }
+            for (position, goal) in goals.iter().enumerate() {
+                if let (Goal::Held(place, _), Target::Owned(value)) =
+                    (goal, &mut call.targets[position])
+                    && let Some(value) = value.take()
+                {
+                    made.push((*place, value));
                 }
             }
         }
         let mut kept = taken;
-        for (place, value) in made.drain(..) {
+        // Taken from the end: an iterator over the list would move all of it.
+        while let Some((place, value)) = made.pop() {
             let bytes = value.bytes();
             kept = kept.saturating_add(bytes);
             held[place as usize] = Held::Value(value, bytes);
         }
         account.settle(kept);
-        for (place, bytes) in lent.drain(..) {
+        while let Some((place, bytes)) = lent.pop() {
             held[place as usize] = Held::Output(bytes);
         }
         Ok(())
@@ -514,7 +516,7 @@ impl Body {
                 {
                     return Ok(Operand::Tensor(tensor.view()));
                 }
-                Held::Input(view) if root == slot => return Ok(Operand::Tensor(view.clone())),
+                Held::Input(view) if root == slot => return Ok(Operand::Tensor(view.reborrow())),
                 Held::Value(Value::Tensor(tensor), _) | Held::Borrowed(Value::Tensor(tensor)) => {
                     (slot, tensor.bytes())
                 }
@@ -528,7 +530,7 @@ impl Body {
             .ok_or_else(|| "a planned value has no shape".to_string())?;
         let view = match plan.layout(slot) {
             None => TensorView::over(*data_type, dims, bytes),
-            Some(layout) => TensorView::with_strides(
+            Some(layout) => TensorView::over_strides(
                 *data_type,
                 dims,
                 &layout.strides,

@@ -121,7 +121,7 @@ impl fmt::Display for Stopped {
 /// Limits of a run.
 #[derive(Default)]
 pub(crate) struct Limits<'a> {
-    stop: Option<StopFlag>,
+    stop: Option<&'a StopFlag>,
     deadline: Option<Instant>,
     iterations: Option<Iterations>,
     asks: Option<&'a dyn Fn() -> bool>,
@@ -136,7 +136,7 @@ struct Iterations {
 impl<'a> Limits<'a> {
     /// Makes limits from a flag, a deadline, a number of iterations, and a function.
     pub(crate) fn new(
-        stop: Option<StopFlag>,
+        stop: Option<&'a StopFlag>,
         deadline: Option<Instant>,
         iterations: Option<u64>,
         asks: Option<&'a dyn Fn() -> bool>,
@@ -157,7 +157,7 @@ impl<'a> Limits<'a> {
         if !self.may_end() {
             return None;
         }
-        if self.stop.as_ref().is_some_and(StopFlag::is_raised) {
+        if self.stop.is_some_and(StopFlag::is_raised) {
             return Some(StopReason::Flag);
         }
         if self.asks.is_some_and(|ends| ends()) {

@@ -664,6 +664,7 @@ impl Session {
         mut lend: impl FnMut(usize, DataType, &[usize]) -> Option<TensorViewMut<'v>>,
     ) -> Result<Vec<Option<Value>>, Error> {
         let mut outputs = Vec::with_capacity(self.outputs().len());
+        self.demand_unchanged_files()?;
         let run = self.0.compiled.run_lending(inputs, &mut outputs, options, &mut lend);
         run.map(|()| outputs).map_err(|error| self.report_run_error(error))
     }

@@ -292,6 +292,8 @@ fn a_session_that_shares_refuses_each_file_that_changed() {
                 assert!(error.message().contains(how), "{change:?}: {error}");
                 let into = case.session.run_into(&[], &mut [], &Default::default()).unwrap_err();
                 assert_eq!(into.kind(), ErrorKind::Io);
+                let lent = case.session.run_lending(&[], &Default::default(), |_, _, _| None);
+                assert_eq!(lent.unwrap_err().kind(), ErrorKind::Io);
             }
         }
     }

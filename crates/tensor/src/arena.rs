@@ -90,6 +90,9 @@ impl Arena {
         reads: &[Range<usize>],
         writes: &[Range<usize>],
     ) -> Result<(ReadSlices<'_>, WriteSlices<'_>), ArenaError> {
+        if reads.is_empty() && writes.is_empty() {
+            return Ok((SmallVec::new(), SmallVec::new()));
+        }
         let len = self.block.len();
         for range in reads.iter().chain(writes) {
             if range.start > range.end || range.end > len {

@@ -148,6 +148,11 @@ impl Buffer {
     /// Refers to all bytes of an owner.
     pub(crate) fn from_owner(owner: Arc<dyn Owner>) -> Buffer {
         let len = owner.bytes().len();
+        Buffer::from_start(owner, len)
+    }
+
+    /// Refers to the first `len` bytes of an owner, which must have them.
+    pub(crate) fn from_start(owner: Arc<dyn Owner>, len: usize) -> Buffer {
         Buffer { owner: Some(owner), offset: 0, len }
     }
 
@@ -167,11 +172,6 @@ impl Buffer {
         // later.
         let bytes = self.owner.as_ref().map_or(&[][..], |owner| owner.bytes());
         bytes.get(self.offset..self.offset + self.len).unwrap_or(&[])
-    }
-
-    /// Drops the bytes after the first `len` ones.
-    pub(crate) fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
     }
 
     /// Returns a part of the buffer, which shares the bytes; `range` is relative to this buffer.
@@ -195,23 +195,30 @@ impl Buffer {
     /// # Errors
     /// Memory for a copy cannot be allocated.
     pub fn make_mut(&mut self) -> Result<&mut [u8], TensorError> {
-        if !self.is_unique() {
-            // Memory that is written once is usually written again, which makes huge pages
-            // worthwhile.
-            *self = Buffer::from_aligned(AlignedBytes::copy_on_huge_pages(self.as_slice())?);
+        if let Some(bytes) = self.unique_bytes() {
+            let (start, len) = (bytes.as_mut_ptr(), bytes.len());
+            // SAFETY: the slice borrows `self` exclusively, for the lifetime of the result. It is
+            // taken apart as the compiler extends a borrow that one path returns to all paths.
+            return Ok(unsafe { std::slice::from_raw_parts_mut(start, len) });
         }
-        let range = self.offset..self.offset + self.len;
-        let owner = self.owner.as_mut().and_then(Arc::get_mut);
-        match owner.and_then(|owner| owner.bytes_mut()) {
-            Some(bytes) => Ok(bytes.get_mut(range).unwrap_or(&mut [])),
+        // Memory that is written once is usually written again, which makes huge pages worthwhile.
+        *self = Buffer::from_aligned(AlignedBytes::copy_on_huge_pages(self.as_slice())?);
+        match self.unique_bytes() {
+            Some(bytes) => Ok(bytes),
             None => err!(Unsupported, "the buffer is shared"),
         }
     }
 
+    /// Borrows the bytes for writing; `None` if other buffers share them, or if they must not be
+    /// written.
+    fn unique_bytes(&mut self) -> Option<&mut [u8]> {
+        let bytes = Arc::get_mut(self.owner.as_mut()?)?.bytes_mut()?;
+        Some(bytes.get_mut(self.offset..self.offset + self.len).unwrap_or(&mut []))
+    }
+
     /// Whether [`Buffer::make_mut`] would copy nothing.
     pub fn is_unique(&mut self) -> bool {
-        let owner = self.owner.as_mut().and_then(Arc::get_mut);
-        owner.is_some_and(|owner| owner.bytes_mut().is_some())
+        self.unique_bytes().is_some()
     }
 
     /// Whether the address of the first byte is a multiple of `align`. Empty buffers are aligned.

@@ -7,8 +7,9 @@
 
 use std::cmp::Reverse;
 use std::fmt;
-use std::mem::take;
+use std::mem::ManuallyDrop;
 use std::ops::{Range, RangeInclusive};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::buffer::{AlignedBytes, Buffer, Owner};
@@ -47,8 +48,10 @@ struct Lent {
     bytes: Option<AlignedBytes>,
     /// Whether it replaced a block that was too small.
     has_grown: bool,
-    /// Stock that it returns to; empty while it is in the stock.
+    /// Stock that it returns to.
     home: Weak<Recycler>,
+    /// Whether it is outside of the stock. Written by its only owner.
+    is_lent: AtomicBool,
 }
 
 /// Size in bytes below which a buffer only takes a block of its own length, rounded up to 64.
@@ -61,6 +64,11 @@ const PAGE: usize = 4096;
 const MOST_FREE: usize = 4096;
 
 impl Lent {
+    /// Makes a block that is lent.
+    fn new(bytes: Option<AlignedBytes>, has_grown: bool, home: Weak<Recycler>) -> Lent {
+        Lent { bytes, has_grown, home, is_lent: AtomicBool::new(true) }
+    }
+
     fn len(&self) -> usize {
         self.bytes.as_ref().map_or(0, |bytes| bytes.len())
     }
@@ -154,8 +162,11 @@ impl Recycler {
                 None => (None, stock.take_largest(len - len / 4..len)),
             }
         };
-        let mut lent = match found {
-            Some(block) => block,
+        let lent = match found {
+            Some(block) => {
+                block.is_lent.store(true, Ordering::Relaxed);
+                block
+            }
             // Leaves room for slight growth, so that a sequence that grows with every call finds
             // its memory again. A tensor that has outgrown its block will probably do so again, so
             // it gets more room each time: fresh pages cost more than the address space.
@@ -171,18 +182,13 @@ impl Recycler {
                 drop(outgrown);
                 let len = len.saturating_add(room).next_multiple_of(64);
                 let bytes = Some(AlignedBytes::zeroed_on_huge_pages(len)?);
-                let block = Arc::new(Lent { bytes, has_grown, home: Weak::new() });
+                let block = Arc::new(Lent::new(bytes, has_grown, Arc::downgrade(self)));
                 let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
                 stock.lend(len);
                 block
             }
         };
-        if let Some(lent) = Arc::get_mut(&mut lent) {
-            lent.home = Arc::downgrade(self);
-        }
-        let mut buffer = Buffer::from_owner(lent);
-        buffer.truncate(len);
-        Ok(buffer)
+        Ok(Buffer::from_start(lent, len))
     }
 
     /// Frees unused memory until at most `bytes` of it are kept.
@@ -204,12 +210,15 @@ impl Recycler {
     }
 }
 
-/// Returns an empty list that reuses the memory of another one. For types that differ only in a
-/// lifetime, size and alignment are equal and nothing is allocated.
+/// Returns an empty list that reuses the memory of another one, whose items have the same size and
+/// alignment: types that differ only in a lifetime.
 pub fn emptied<A, B>(mut list: Vec<A>) -> Vec<B> {
+    const { assert!(size_of::<A>() == size_of::<B>() && align_of::<A>() == align_of::<B>()) };
     list.clear();
-    // Collecting in place keeps the allocation.
-    list.into_iter().filter_map(|_| None).collect()
+    let mut list = ManuallyDrop::new(list);
+    // SAFETY: the memory was allocated for as many items of the same size and alignment, nothing
+    // else owns it, and no item is in it.
+    unsafe { Vec::from_raw_parts(list.as_mut_ptr().cast(), 0, list.capacity()) }
 }
 
 impl fmt::Debug for Recycler {
@@ -230,9 +239,9 @@ impl Owner for Lent {
 
     fn release(mut self: Arc<Self>) {
         let Some(lent) = Arc::get_mut(&mut self) else { return };
-        if let Some(home) = take(&mut lent.home).upgrade() {
-            home.give_back(self);
-        }
+        let Some(home) = lent.home.upgrade() else { return };
+        *lent.is_lent.get_mut() = false;
+        home.give_back(self);
     }
 }
 
@@ -240,9 +249,14 @@ impl Drop for Lent {
     /// Returns the bytes alone if the last two references were dropped at the same time, or a name
     /// of the buffer exists.
     fn drop(&mut self) {
+        // What the stock drops does not return to it: its lock may be held.
+        if !*self.is_lent.get_mut() {
+            return;
+        }
         if let (Some(home), Some(bytes)) = (self.home.upgrade(), self.bytes.take()) {
-            let has_grown = self.has_grown;
-            home.give_back(Arc::new(Lent { bytes: Some(bytes), has_grown, home: Weak::new() }));
+            let mut block = Lent::new(Some(bytes), self.has_grown, self.home.clone());
+            *block.is_lent.get_mut() = false;
+            home.give_back(Arc::new(block));
         }
     }
 }
@@ -272,6 +286,32 @@ mod tests {
         assert_ne!(recycler.take(1000).unwrap().as_slice().as_ptr(), start);
         drop(recycler);
         assert_eq!(other.len(), 10_000);
+    }
+
+    #[test]
+    fn what_the_stock_drops_does_not_return() {
+        let recycler = Arc::new(Recycler::default());
+        let blocks = [1000, 2000, 3000].map(|len| recycler.take(len).unwrap());
+        drop(blocks);
+        // Drops all of them while it is locked.
+        recycler.keep_at_most(1024);
+        assert_eq!(recycler.stock.lock().unwrap().free.len(), 0);
+        let (first, other) = (recycler.take(1000).unwrap(), recycler.take(1000).unwrap());
+        drop((first, other));
+        let free = &recycler.stock.lock().unwrap().free;
+        assert!(
+            free.len() == 2 && free.iter().all(|free| !free.block.is_lent.load(Ordering::Relaxed))
+        );
+    }
+
+    #[test]
+    fn an_emptied_list_keeps_its_memory() {
+        let list = vec![Some("a"), None];
+        let start = list.as_ptr();
+        let mut emptied: Vec<Option<&'static str>> = emptied(list);
+        assert!(emptied.is_empty() && emptied.capacity() == 2);
+        emptied.push(Some("b"));
+        assert_eq!(emptied.as_ptr().addr(), start.addr());
     }
 
     #[test]

@@ -10,8 +10,6 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use crate::buffer::{ALIGNMENT, Buffer};
 use crate::element::{Bool8, DataType, Element};
 use crate::error::{TensorError, err};
@@ -24,7 +22,6 @@ use crate::view::{TensorView, TensorViewMut, ViewData};
 /// Dense n-dimensional array. A clone shares the elements, which are copied on write. Two tensors
 /// are equal if type, dims and all bits of the values are equal, so a NaN equals itself and 0
 /// differs from -0; [`Tensor::compare`] compares numbers with a tolerance.
-#[derive(Clone)]
 pub struct Tensor {
     data_type: DataType,
     dims: Dims,
@@ -41,6 +38,16 @@ pub enum Storage {
     Bytes(Buffer),
     /// String elements.
     Strings(Arc<StringArray>),
+}
+
+impl Storage {
+    /// Borrows the bytes of the elements for writing, like [`Tensor::bytes_mut`].
+    fn bytes_mut(&mut self) -> Result<&mut [u8], TensorError> {
+        match self {
+            Storage::Bytes(buffer) => buffer.make_mut(),
+            Storage::Strings(_) => err!(Type, "string elements are not bytes"),
+        }
+    }
 }
 
 thread_local! {
@@ -70,7 +77,7 @@ impl Tensor {
         check_count(T::DATA_TYPE, dims, elements.len())?;
         Ok(Tensor {
             data_type: T::DATA_TYPE,
-            dims: dims.into(),
+            dims: Dims::from_slice(dims),
             elems: elements.len(),
             storage: Storage::Bytes(Buffer::from_elements(elements)),
         })
@@ -118,7 +125,8 @@ impl Tensor {
                 bytes.len()
             );
         }
-        Ok(Tensor { data_type, dims: dims.into(), elems, storage: Storage::Bytes(bytes) })
+        let dims = Dims::from_slice(dims);
+        Ok(Tensor { data_type, dims, elems, storage: Storage::Bytes(bytes) })
     }
 
     /// Makes a tensor of type `string` from strings in row-major order.
@@ -133,7 +141,7 @@ impl Tensor {
         check_count(DataType::String, dims, strings.len())?;
         Ok(Tensor {
             data_type: DataType::String,
-            dims: dims.into(),
+            dims: Dims::from_slice(dims),
             elems: strings.len(),
             storage: Storage::Strings(strings),
         })
@@ -311,10 +319,7 @@ impl Tensor {
     /// # Errors
     /// The elements are strings, or memory for a copy cannot be allocated.
     pub fn bytes_mut(&mut self) -> Result<&mut [u8], TensorError> {
-        match &mut self.storage {
-            Storage::Bytes(buffer) => buffer.make_mut(),
-            Storage::Strings(_) => err!(Type, "string elements are not bytes"),
-        }
+        self.storage.bytes_mut()
     }
 
     /// Borrows the elements in row-major order, or copies them if they are not aligned for `T`.
@@ -400,7 +405,7 @@ impl Tensor {
         match elems(dims)? {
             n if n == self.elems => {
                 let mut tensor = self.clone();
-                tensor.dims = dims.into();
+                tensor.dims = Dims::from_slice(dims);
                 Ok(tensor)
             }
             n => err!(Shape, "{:?} has {} elements, {dims:?} has {n}", self.dims, self.elems),
@@ -430,8 +435,8 @@ impl Tensor {
     /// # Errors
     /// The elements are strings, or memory for a copy cannot be allocated.
     pub fn view_mut(&mut self) -> Result<TensorViewMut<'_>, TensorError> {
-        let (data_type, dims) = (self.data_type, self.dims.clone());
-        TensorViewMut::new(data_type, dims, self.bytes_mut()?)
+        let bytes = self.storage.bytes_mut()?;
+        Ok(TensorViewMut::dense_unchecked(self.data_type, &self.dims, self.elems, bytes))
     }
 
     /// Whether type, dims and every bit of every element are equal. The padding bits of packed
@@ -457,6 +462,18 @@ impl Tensor {
     }
 }
 
+impl Clone for Tensor {
+    fn clone(&self) -> Tensor {
+        // Not derived: `Dims::clone` takes one dim after the other.
+        Tensor {
+            data_type: self.data_type,
+            dims: Dims::from_slice(&self.dims),
+            elems: self.elems,
+            storage: self.storage.clone(),
+        }
+    }
+}
+
 impl PartialEq for Tensor {
     fn eq(&self, other: &Tensor) -> bool {
         self.bit_eq(other)
@@ -469,7 +486,7 @@ impl From<StringArray> for Tensor {
     fn from(strings: StringArray) -> Tensor {
         Tensor {
             data_type: DataType::String,
-            dims: SmallVec::from_slice(&[strings.len()]),
+            dims: Dims::from_slice(&[strings.len()]),
             elems: strings.len(),
             storage: Storage::Strings(Arc::new(strings)),
         }

@@ -21,16 +21,29 @@ pub struct TensorView<'a> {
     data_type: DataType,
     dims: ViewDims<'a>,
     elems: usize,
-    /// Strides and offset; `None` for a dense view from the first element on.
-    layout: Option<ViewLayout>,
+    layout: ViewLayout<'a>,
     data: ViewData<'a>,
 }
 
+// Views are moved several times on their way to a kernel. Up to this size the compiler copies them
+// in place instead of calling `memcpy`.
+const _: () = assert!(size_of::<TensorView<'_>>() <= 128);
+
 /// Dims that are borrowed for as long as the elements, or a copy.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum ViewDims<'a> {
     Borrowed(&'a [usize]),
     Owned(Dims),
+}
+
+impl Clone for ViewDims<'_> {
+    fn clone(&self) -> Self {
+        match self {
+            ViewDims::Borrowed(dims) => ViewDims::Borrowed(dims),
+            // Not `Dims::clone`, which takes one dim after the other.
+            ViewDims::Owned(dims) => ViewDims::Owned(Dims::from_slice(dims)),
+        }
+    }
 }
 
 impl Deref for ViewDims<'_> {
@@ -44,11 +57,40 @@ impl Deref for ViewDims<'_> {
     }
 }
 
+/// Order of the elements of a view in its data.
 #[derive(Debug, Clone)]
-struct ViewLayout {
+enum ViewLayout<'a> {
+    /// Row-major, from the first element of the data on.
+    Dense,
+    /// Strides that are borrowed for as long as the elements, and the index of the first element.
+    Borrowed { strides: &'a [isize], offset: usize },
+    /// Strides of the view's own.
+    Owned(Box<OwnedLayout>),
+}
+
+/// Strides, and the index of the first element in the data.
+#[derive(Debug, Clone)]
+struct OwnedLayout {
     strides: Strides,
-    /// Index of the first element in the data.
     offset: usize,
+}
+
+impl ViewLayout<'_> {
+    fn strides(&self) -> Option<&[isize]> {
+        match self {
+            ViewLayout::Dense => None,
+            ViewLayout::Borrowed { strides, .. } => Some(strides),
+            ViewLayout::Owned(layout) => Some(&layout.strides),
+        }
+    }
+
+    fn offset(&self) -> usize {
+        match self {
+            ViewLayout::Dense => 0,
+            ViewLayout::Borrowed { offset, .. } => *offset,
+            ViewLayout::Owned(layout) => layout.offset,
+        }
+    }
 }
 
 /// Data of a [`TensorView`].
@@ -73,7 +115,7 @@ impl<'a> TensorView<'a> {
         bytes: &'a [u8],
     ) -> Result<Self, TensorError> {
         let elems = check_bytes(data_type, dims.as_ref(), bytes.len())?;
-        let dims = ViewDims::Owned(dims.as_ref().into());
+        let dims = ViewDims::Owned(Dims::from_slice(dims.as_ref()));
         Ok(Self::dense(data_type, dims, elems, bytes))
     }
 
@@ -93,7 +135,13 @@ impl<'a> TensorView<'a> {
     }
 
     fn dense(data_type: DataType, dims: ViewDims<'a>, elems: usize, bytes: &'a [u8]) -> Self {
-        TensorView { data_type, dims, elems, layout: None, data: ViewData::Bytes(bytes) }
+        TensorView {
+            data_type,
+            dims,
+            elems,
+            layout: ViewLayout::Dense,
+            data: ViewData::Bytes(bytes),
+        }
     }
 
     /// Makes a dense view of elements in row-major order.
@@ -120,36 +168,33 @@ impl<'a> TensorView<'a> {
         offset: usize,
         data: ViewData<'a>,
     ) -> Result<Self, TensorError> {
-        let (dims, strides) = (Dims::from(dims.as_ref()), Strides::from(strides.as_ref()));
-        let have = match (data, data_type.bits()) {
-            (ViewData::Strings(strings), None) => strings.len(),
-            // `bits` is at least 2 here, and the bytes of a slice times 8 may overflow.
-            (ViewData::Bytes(bytes), Some(bits)) => {
-                bytes.len() / bits * 8 + bytes.len() % bits * 8 / bits
-            }
-            _ => return err!(Type, "the data of a {data_type} view is of the other kind"),
-        };
-        if dims.len() != strides.len() {
-            return err!(Shape, "{} strides for rank {}", strides.len(), dims.len());
-        }
-        let count = elems(&dims)?;
-        if count > 0 {
-            let (mut low, mut high) = (offset as i128, offset as i128);
-            for (&dim, &stride) in dims.iter().zip(&strides) {
-                let reach = (dim as i128 - 1) * stride as i128;
-                if reach < 0 { low += reach } else { high += reach }
-            }
-            if low < 0 || high >= have as i128 {
-                return err!(Range, "the view reaches elements {low}..={high} of {have}");
-            }
-        }
+        let (dims, strides) = (dims.as_ref(), strides.as_ref());
+        let elems = check_strides(data_type, dims, strides, offset, data)?;
+        let strides = Strides::from_slice(strides);
         Ok(TensorView {
             data_type,
-            dims: ViewDims::Owned(dims),
-            elems: count,
-            layout: Some(ViewLayout { strides, offset }),
+            dims: ViewDims::Owned(Dims::from_slice(dims)),
+            elems,
+            layout: ViewLayout::Owned(Box::new(OwnedLayout { strides, offset })),
             data,
         })
+    }
+
+    /// Makes a view like [`TensorView::with_strides`], but borrows dims and strides, so that it
+    /// never allocates.
+    ///
+    /// # Errors
+    /// See [`TensorView::with_strides`].
+    pub fn over_strides(
+        data_type: DataType,
+        dims: &'a [usize],
+        strides: &'a [isize],
+        offset: usize,
+        data: ViewData<'a>,
+    ) -> Result<Self, TensorError> {
+        let elems = check_strides(data_type, dims, strides, offset, data)?;
+        let layout = ViewLayout::Borrowed { strides, offset };
+        Ok(TensorView { data_type, dims: ViewDims::Borrowed(dims), elems, layout, data })
     }
 
     /// Makes a dense view without checking the size.
@@ -159,7 +204,23 @@ impl<'a> TensorView<'a> {
         elems: usize,
         data: ViewData<'a>,
     ) -> Self {
-        TensorView { data_type, dims: ViewDims::Borrowed(dims), elems, layout: None, data }
+        let layout = ViewLayout::Dense;
+        TensorView { data_type, dims: ViewDims::Borrowed(dims), elems, layout, data }
+    }
+
+    /// Borrows the view again, dims and strides included, so that it never allocates.
+    pub fn reborrow(&self) -> TensorView<'_> {
+        let layout = match self.layout.strides() {
+            None => ViewLayout::Dense,
+            Some(strides) => ViewLayout::Borrowed { strides, offset: self.layout.offset() },
+        };
+        TensorView {
+            data_type: self.data_type,
+            dims: ViewDims::Borrowed(&self.dims),
+            elems: self.elems,
+            layout,
+            data: self.data,
+        }
     }
 
     /// Returns the element type.
@@ -189,15 +250,15 @@ impl<'a> TensorView<'a> {
 
     /// Returns the strides in elements, one for each dim.
     pub fn strides(&self) -> Strides {
-        match &self.layout {
-            Some(layout) => layout.strides.clone(),
+        match self.layout.strides() {
+            Some(strides) => Strides::from_slice(strides),
             None => shape::strides(&self.dims),
         }
     }
 
     /// Returns the index in the data of the first element.
     pub fn offset(&self) -> usize {
-        self.layout.as_ref().map_or(0, |layout| layout.offset)
+        self.layout.offset()
     }
 
     /// Returns all data that the view borrows, including elements outside of the view.
@@ -207,13 +268,12 @@ impl<'a> TensorView<'a> {
 
     /// Whether the elements are adjacent in the data and in row-major order.
     pub fn is_contiguous(&self) -> bool {
-        let Some(layout) = &self.layout else {
+        let Some(strides) = self.layout.strides() else {
             return true;
         };
         let dense = shape::strides(&self.dims);
         self.elems == 0
-            || (0..self.rank())
-                .all(|axis| self.dims[axis] == 1 || layout.strides[axis] == dense[axis])
+            || (0..self.rank()).all(|axis| self.dims[axis] == 1 || strides[axis] == dense[axis])
     }
 
     /// Returns the bytes of the elements if they are contiguous and start at a byte boundary;
@@ -222,6 +282,10 @@ impl<'a> TensorView<'a> {
         let ViewData::Bytes(bytes) = self.data else {
             return None;
         };
+        // The bytes of a dense view are those of its elements, or none if their owner has shrunk.
+        if matches!(self.layout, ViewLayout::Dense) {
+            return (bytes.is_empty() == (self.elems == 0)).then_some(bytes);
+        }
         if !self.is_contiguous() {
             return None;
         }
@@ -293,7 +357,7 @@ impl<'a> TensorView<'a> {
         let Some(&dim) = self.dims.get(axis) else {
             return err!(Range, "axis {axis} is out of range for rank {}", self.rank());
         };
-        let mut dims = Dims::from(&*self.dims);
+        let mut dims = Dims::from_slice(&self.dims);
         dims[axis] = len;
         elems(&dims)?;
         let mut strides = self.strides();
@@ -317,7 +381,7 @@ impl<'a> TensorView<'a> {
     /// # Errors
     /// The dims do not broadcast to `dims`.
     pub fn broadcast_to(&self, dims: impl AsRef<[usize]>) -> Result<TensorView<'a>, TensorError> {
-        let dims = Dims::from(dims.as_ref());
+        let dims = Dims::from_slice(dims.as_ref());
         elems(&dims)?;
         let strides = broadcast_strides_of(&self.dims, &self.strides(), &dims)?;
         Ok(self.with_layout(dims, strides, self.offset()))
@@ -328,7 +392,7 @@ impl<'a> TensorView<'a> {
     /// # Errors
     /// The number of elements would change, or the view is not contiguous.
     pub fn reshape(&self, dims: impl AsRef<[usize]>) -> Result<TensorView<'a>, TensorError> {
-        let dims = Dims::from(dims.as_ref());
+        let dims = Dims::from_slice(dims.as_ref());
         if elems(&dims)? != self.elems {
             return err!(Shape, "{:?} and {dims:?} differ in their number of elements", self.dims);
         }
@@ -417,7 +481,7 @@ impl<'a> TensorView<'a> {
             data_type: self.data_type,
             elems: dims.iter().product(),
             dims: ViewDims::Owned(dims),
-            layout: Some(ViewLayout { strides, offset }),
+            layout: ViewLayout::Owned(Box::new(OwnedLayout { strides, offset })),
             data: self.data,
         }
     }
@@ -444,7 +508,8 @@ impl<'a> TensorViewMut<'a> {
         bytes: &'a mut [u8],
     ) -> Result<Self, TensorError> {
         let elems = check_bytes(data_type, dims.as_ref(), bytes.len())?;
-        Ok(TensorViewMut { data_type, dims: ViewDims::Owned(dims.as_ref().into()), elems, bytes })
+        let dims = ViewDims::Owned(Dims::from_slice(dims.as_ref()));
+        Ok(TensorViewMut { data_type, dims, elems, bytes })
     }
 
     /// Makes a dense view like [`TensorViewMut::new`], but borrows the dims, so that it never
@@ -459,6 +524,16 @@ impl<'a> TensorViewMut<'a> {
     ) -> Result<Self, TensorError> {
         let elems = check_bytes(data_type, dims, bytes.len())?;
         Ok(TensorViewMut { data_type, dims: ViewDims::Borrowed(dims), elems, bytes })
+    }
+
+    /// Makes a dense view without checking the size.
+    pub(crate) fn dense_unchecked(
+        data_type: DataType,
+        dims: &'a [usize],
+        elems: usize,
+        bytes: &'a mut [u8],
+    ) -> Self {
+        TensorViewMut { data_type, dims: ViewDims::Borrowed(dims), elems, bytes }
     }
 
     /// Makes a dense view of elements in row-major order.
@@ -559,6 +634,39 @@ impl<'a> TensorViewMut<'a> {
         }
         source.copy_to(self.bytes)
     }
+}
+
+/// Returns the number of elements, if all of them lie in the data.
+fn check_strides(
+    data_type: DataType,
+    dims: &[usize],
+    strides: &[isize],
+    offset: usize,
+    data: ViewData<'_>,
+) -> Result<usize, TensorError> {
+    let have = match (data, data_type.bits()) {
+        (ViewData::Strings(strings), None) => strings.len(),
+        // `bits` is at least 2 here, and the bytes of a slice times 8 may overflow.
+        (ViewData::Bytes(bytes), Some(bits)) => {
+            bytes.len() / bits * 8 + bytes.len() % bits * 8 / bits
+        }
+        _ => return err!(Type, "the data of a {data_type} view is of the other kind"),
+    };
+    if dims.len() != strides.len() {
+        return err!(Shape, "{} strides for rank {}", strides.len(), dims.len());
+    }
+    let count = elems(dims)?;
+    if count > 0 {
+        let (mut low, mut high) = (offset as i128, offset as i128);
+        for (&dim, &stride) in dims.iter().zip(strides) {
+            let reach = (dim as i128 - 1) * stride as i128;
+            if reach < 0 { low += reach } else { high += reach }
+        }
+        if low < 0 || high >= have as i128 {
+            return err!(Range, "the view reaches elements {low}..={high} of {have}");
+        }
+    }
+    Ok(count)
 }
 
 /// Returns the number of elements, if they need exactly `have` bytes.

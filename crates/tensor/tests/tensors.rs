@@ -201,8 +201,12 @@ fn views_of_packed_elements_and_strings() {
 fn views_with_strides_are_checked() {
     let bytes = [0u8; 24];
     let make = |dims: &[usize], strides: &[isize], offset| {
-        TensorView::with_strides(DataType::Float, dims, strides, offset, ViewData::Bytes(&bytes))
-            .map(|v| v.len())
+        let data = ViewData::Bytes(&bytes);
+        let owned = TensorView::with_strides(DataType::Float, dims, strides, offset, data);
+        let borrowed = TensorView::over_strides(DataType::Float, dims, strides, offset, data);
+        let len = borrowed.map(|view| view.reborrow().len());
+        assert_eq!(owned.map(|view| view.len()), len);
+        len
     };
     assert_eq!(make(&[2, 3], &[3, 1], 0), Ok(6));
     assert_eq!(make(&[6], &[-1], 5), Ok(6));
@@ -222,6 +226,17 @@ fn views_with_strides_are_checked() {
     assert!(
         TensorView::with_strides(DataType::String, [], [], 0, ViewData::Bytes(&bytes)).is_err()
     );
+    let tensor = floats(&[2, 3]);
+    let (dims, strides) = ([3, 2], [-1isize, 3]);
+    let data = tensor.view().data();
+    let owned = TensorView::with_strides(DataType::Float, dims, strides, 2, data).unwrap();
+    let borrowed = TensorView::over_strides(DataType::Float, &dims, &strides, 2, data).unwrap();
+    for view in [owned.reborrow(), borrowed.reborrow(), owned.clone(), borrowed.clone()] {
+        assert_eq!((view.dims(), &view.strides()[..], view.offset()), (&dims[..], &strides[..], 2));
+        let copy = view.to_tensor().unwrap();
+        assert_eq!(copy.as_slice::<f32>().unwrap(), [2.0, 5.0, 1.0, 4.0, 0.0, 3.0]);
+        assert_eq!(view.contiguous_bytes(), None);
+    }
     let mut out = [0f32; 6];
     let mut target = TensorViewMut::from_slice(vec![2, 3], &mut out).unwrap();
     target.copy_from(&floats(&[3, 2]).view().transpose(&[1, 0]).unwrap()).unwrap();

@@ -7,9 +7,8 @@ use sardonyx_tensor::{Value, emptied};
 
 use super::Session;
 use super::kept_state::KeptState;
-use super::runs::{Input, Ran, RunInputs, Terms};
+use super::runs::{Input, Ran, Request, Terms, give_all};
 use crate::error::RunError;
-use crate::memory::Held;
 use crate::options::RunOptions;
 use crate::run::{Progress, StepEvent, Watch};
 use crate::spans;
@@ -55,9 +54,11 @@ impl Session {
         let mut watch = tell.as_mut().map(|tell| Watch::new(tell));
         state.reset_copied();
         self.with_memory(|memory| {
-            let given = inputs.map(|(name, input)| (name, Held::from(input)));
-            let given = RunInputs { given, kept: Some(&mut *state) };
-            let ran = self.run_main(memory, given, |_| Ok(()), None, &terms, &mut watch)?;
+            let ran = {
+                let mut give = give_all(inputs);
+                let request = Request::new(&mut give).with_kept(&mut *state);
+                self.run_main(memory, request, &terms, &mut watch)?
+            };
             let Ran { planned, mut held, wanted } = ran;
             self.collect_outputs(&planned.schedule, &mut held, outputs, &account)?;
             for (output, value) in self.run_commit(memory, &planned, &held, &terms, &mut watch)? {

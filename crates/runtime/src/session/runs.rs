@@ -4,7 +4,8 @@
 //! waits for another run: it takes a [`Memory`] that no other run uses, with the plans in it, and
 //! returns it for the next run.
 
-use std::mem::take;
+use std::mem::{swap, take};
+use std::slice;
 use std::sync::{Arc, PoisonError};
 
 use sardonyx_kernels::{Exec, Panic, Pool, caught};
@@ -17,7 +18,7 @@ use super::kept_state::KeptState;
 use crate::account::Account;
 use crate::border::{admit, convert_output, is_aligned};
 use crate::error::{InputError, Internal, RunError};
-use crate::inputs::{AllClosed, ExcludedBranch, Port, find};
+use crate::inputs::{AllClosed, ExcludedBranch, GiveInputs, Port, Sorter, find};
 use crate::kernel::Operand;
 use crate::memory::{Held, HeldValues, Memory, Planned, Plans, Wanted, key_of};
 use crate::options::RunOptions;
@@ -60,18 +61,48 @@ pub(super) struct Ran<'v> {
     pub(super) wanted: Wanted<'v>,
 }
 
-/// Inputs of a run.
-pub(super) struct RunInputs<'v, I> {
-    /// Names and values.
-    pub(super) given: I,
+/// Inputs and outputs of a run, passed by functions so that it is compiled once for all callers.
+pub(super) struct Request<'r, 'v> {
+    /// Passes names and values of the inputs.
+    give: &'r mut GiveInputs<'r, 'v>,
     /// State with the other inputs.
-    pub(super) kept: Option<&'v mut KeptState>,
+    kept: Option<&'v mut KeptState>,
+    /// Fills the list of outputs that are written into memory of the caller.
+    want: Option<&'r mut Want<'r, 'v>>,
+    /// Lends memory for other outputs.
+    lend: Option<&'r mut Lend<'r, 'v>>,
 }
 
-impl<I> RunInputs<'_, I> {
-    /// Makes the inputs of a run without a state.
-    fn from_values(given: I) -> Self {
-        RunInputs { given, kept: None }
+impl<'r, 'v> Request<'r, 'v> {
+    /// Makes the request of a run whose outputs all become values.
+    pub(super) fn new(give: &'r mut GiveInputs<'r, 'v>) -> Request<'r, 'v> {
+        Request { give, kept: None, want: None, lend: None }
+    }
+
+    /// Adds a state that has the other inputs.
+    pub(super) fn with_kept(self, state: &'v mut KeptState) -> Request<'r, 'v> {
+        Request { kept: Some(state), ..self }
+    }
+}
+
+/// Function that fills the list of outputs that are written into memory of the caller.
+type Want<'w, 'v> = dyn FnMut(&mut Wanted<'v>) -> Result<(), RunError> + 'w;
+
+/// Passes the inputs of an iterator.
+pub(super) fn give_all<'h, 'v: 'h, N: AsRef<str>>(
+    mut inputs: impl Iterator<Item = (N, Input<'v>)>,
+) -> impl FnMut(&mut Sorter<'_, '_, 'h>) -> Result<(), InputError> {
+    move |sorter| {
+        inputs.by_ref().try_for_each(|(name, input)| sorter.put(name.as_ref(), Held::from(input)))
+    }
+}
+
+/// Passes views of tensors.
+fn give_views<'v>(
+    inputs: &'v [(&str, TensorView<'_>)],
+) -> impl FnMut(&mut Sorter<'_, '_, 'v>) -> Result<(), InputError> {
+    |sorter| {
+        inputs.iter().try_for_each(|(name, view)| sorter.put(name, Held::Input(view.reborrow())))
     }
 }
 
@@ -130,9 +161,10 @@ impl Session {
         outputs: &mut Vec<Option<Value>>,
         options: &RunOptions<'_>,
     ) -> Result<(), RunError> {
-        let inputs = inputs.map(|(name, input)| (name, Held::from(input)));
+        let mut give = give_all(inputs);
+        let request = Request::new(&mut give);
         outputs.clear();
-        self.run_to_end(inputs, |_| Ok(()), &mut |_, _, _| None, Some(outputs), options)
+        self.run_to_end(request, Some(outputs), options)
     }
 
     /// Runs the model like [`Session::run_on`], but leaves the new values of the session's
@@ -151,17 +183,18 @@ impl Session {
         let _span = spans::enter_run();
         outputs.clear();
         let progress = Progress::default();
-        let inputs = inputs.map(|(name, input)| (name, Held::from(input)));
+        let mut give = give_all(inputs);
+        let request = Request::new(&mut give);
         let begun = caught(|| {
-            Pool::to_its_end(|| Ok(self.begin_with_progress(inputs, outputs, options, &progress)))
+            Pool::to_its_end(|| Ok(self.begin_with_progress(request, outputs, options, &progress)))
         });
         begun.unwrap_or_else(|panic| Err(self.make_panic_error(panic, &progress)))
     }
 
     /// Runs [`Session::begin`] and records its progress.
-    fn begin_with_progress<'s, 'v, N: AsRef<str>>(
+    fn begin_with_progress<'s>(
         &'s self,
-        inputs: impl Iterator<Item = (N, Held<'v>)>,
+        request: Request<'_, '_>,
         outputs: &mut OutputValues,
         options: &RunOptions<'_>,
         progress: &Progress,
@@ -173,14 +206,7 @@ impl Session {
         let mut watch = tell.as_mut().map(|tell| Watch::new(tell));
         let began = watch.as_ref().map(Watch::began);
         let terms = Terms { account: &account, recycler: &recycler, options, progress };
-        let ran = self.run_main(
-            &mut memory,
-            RunInputs::from_values(inputs),
-            |_| Ok(()),
-            None,
-            &terms,
-            &mut watch,
-        );
+        let ran = self.run_main(&mut memory, request, &terms, &mut watch);
         let ran = ran.and_then(|mut ran| {
             self.collect_outputs(&ran.planned.schedule, &mut ran.held, outputs, &account)?;
             Ok(ran)
@@ -216,10 +242,10 @@ impl Session {
         options: &RunOptions<'_>,
         lend: &mut dyn FnMut(usize, DataType, &[usize]) -> Option<TensorViewMut<'v>>,
     ) -> Result<(), RunError> {
-        let inputs = inputs.iter();
-        let inputs = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
+        let mut give = give_views(inputs);
+        let request = Request { lend: Some(lend), ..Request::new(&mut give) };
         outputs.clear();
-        self.run_to_end(inputs, |_| Ok(()), lend, Some(outputs), options)
+        self.run_to_end(request, Some(outputs), options)
     }
 
     /// Returns the ports of state whose new values [`Pending::commit`] computes, and may write over
@@ -263,25 +289,26 @@ impl Session {
         outputs: &'v mut [(&str, TensorViewMut<'_>)],
         options: &RunOptions<'_>,
     ) -> Result<(), RunError> {
-        let inputs = inputs.iter();
-        let inputs = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
-        let lend = &mut |_, _, _: &_| None;
-        self.run_to_end(inputs, |wanted| self.sort_outputs(outputs, wanted), lend, None, options)
+        let mut give = give_views(inputs);
+        let mut outputs = outputs.iter_mut();
+        let request = Request {
+            want: Some(&mut |wanted| self.sort_outputs(&mut outputs, wanted)),
+            ..Request::new(&mut give)
+        };
+        self.run_to_end(request, None, options)
     }
 
-    /// Runs the model to the end. `want` fills the list of outputs that are written into memory of
-    /// the caller, and `lend` lends memory for others; the rest become `values` if that is given.
-    fn run_to_end<'v, N: AsRef<str>>(
+    /// Runs the model to the end. Outputs that are not written into memory of the caller become
+    /// `values`, if that is given.
+    fn run_to_end(
         &self,
-        inputs: impl Iterator<Item = (N, Held<'v>)>,
-        want: impl FnOnce(&mut Wanted<'v>) -> Result<(), RunError>,
-        lend: &mut Lend<'_, 'v>,
+        request: Request<'_, '_>,
         values: Option<&mut OutputValues>,
         options: &RunOptions<'_>,
     ) -> Result<(), RunError> {
         let _span = spans::enter_run();
         let progress = Progress::default();
-        let ran = caught(|| self.run_with_progress(inputs, want, lend, values, options, &progress));
+        let ran = caught(|| self.run_with_progress(request, values, options, &progress));
         ran.unwrap_or_else(|panic| Err(self.make_panic_error(panic, &progress)))
     }
 
@@ -302,11 +329,9 @@ impl Session {
     }
 
     /// Runs [`Session::run_to_end`] and records its progress.
-    fn run_with_progress<'v, N: AsRef<str>>(
+    fn run_with_progress(
         &self,
-        inputs: impl Iterator<Item = (N, Held<'v>)>,
-        want: impl FnOnce(&mut Wanted<'v>) -> Result<(), RunError>,
-        lend: &mut Lend<'_, 'v>,
+        request: Request<'_, '_>,
         mut values: Option<&mut OutputValues>,
         options: &RunOptions<'_>,
         progress: &Progress,
@@ -317,37 +342,14 @@ impl Session {
         let mut tell = options.watch.map(|watch| move |event: StepEvent| watch(event));
         let mut watch = tell.as_mut().map(|tell| Watch::new(tell));
         self.with_memory(|memory| {
-            let lend = values.is_some().then_some(lend);
-            let ran = self.run_main(
-                memory,
-                RunInputs::from_values(inputs),
-                want,
-                lend,
-                &terms,
-                &mut watch,
-            )?;
+            let ran = self.run_main(memory, request, &terms, &mut watch)?;
             let Ran { planned, mut held, mut wanted } = ran;
             if let Some(values) = &mut values {
                 self.collect_outputs(&planned.schedule, &mut held, values, &account)?;
             }
-            for (output, value) in self.run_commit(memory, &planned, &held, &terms, &mut watch)? {
-                match (&mut values, wanted.get_mut(output).and_then(Option::take)) {
-                    (Some(values), _) => {
-                        values[output] = Some(self.release(output, value, &account)?)
-                    }
-                    (None, Some((name, mut memory))) => {
-                        let copied = match &value {
-                            Value::Tensor(tensor) => {
-                                memory.copy_from(&tensor.view()).map_err(|e| e.to_string())
-                            }
-                            _ => Err(NOT_A_TENSOR.into()),
-                        };
-                        copied.map_err(|what| {
-                            InputError::new(format!("the output '{name}': {what}"))
-                        })?;
-                    }
-                    (None, None) => {}
-                }
+            if self.executable.body.commit.is_some() {
+                let made = self.run_commit(memory, &planned, &held, &terms, &mut watch)?;
+                self.deliver_state(made, &mut values, &mut wanted, &account)?;
             }
             if values.is_none() {
                 self.copy_outputs(&planned, &held, &mut wanted)?;
@@ -358,21 +360,50 @@ impl Session {
         })
     }
 
+    /// Puts new values of state among the output values, or copies them into memory of the caller.
+    fn deliver_state(
+        &self,
+        made: Vec<(usize, Value)>,
+        values: &mut Option<&mut OutputValues>,
+        wanted: &mut Wanted<'_>,
+        account: &Account,
+    ) -> Result<(), RunError> {
+        for (output, value) in made {
+            match (&mut *values, wanted.get_mut(output).and_then(Option::take)) {
+                (Some(values), _) => {
+                    values[output] = Some(self.release(output, value, account)?);
+                }
+                (None, Some((name, mut memory))) => {
+                    let copied = match &value {
+                        Value::Tensor(tensor) => {
+                            memory.copy_from(&tensor.view()).map_err(|e| e.to_string())
+                        }
+                        _ => Err(NOT_A_TENSOR.into()),
+                    };
+                    copied
+                        .map_err(|what| InputError::new(format!("the output '{name}': {what}")))?;
+                }
+                (None, None) => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Runs the main program.
-    pub(super) fn run_main<'v, N: AsRef<str>>(
+    pub(super) fn run_main<'v>(
         &self,
         memory: &mut Memory,
-        inputs: RunInputs<'v, impl Iterator<Item = (N, Held<'v>)>>,
-        want: impl FnOnce(&mut Wanted<'v>) -> Result<(), RunError>,
-        lend: Option<&mut Lend<'_, 'v>>,
+        request: Request<'_, 'v>,
         terms: &Terms<'_, '_>,
         watch: &mut Option<Watch<'_>>,
     ) -> Result<Ran<'v>, RunError> {
+        let Request { give, mut kept, want, lend } = request;
         let mut given: HeldValues<'v> = emptied(take(&mut memory.given));
-        let RunInputs { given: inputs, mut kept } = inputs;
-        let closed = self.sort_inputs(inputs, kept.as_deref(), &mut given, terms.account)?;
+        let closed = self.sort_inputs(give, kept.as_deref(), &mut given, terms.account)?;
         let mut wanted: Wanted<'v> = emptied(take(&mut memory.wanted));
-        want(&mut wanted)?;
+        if let Some(want) = want {
+            want(&mut wanted)?;
+        }
         let mut planned = self.find_plan(memory, &given)?;
         if let Some(kept) = kept.as_deref_mut()
             && !kept.make_room(self, &planned.plan)?
@@ -381,11 +412,13 @@ impl Session {
             planned = self.find_plan(memory, &given)?;
         }
         self.charge_arena(&planned.plan, terms.account)?;
-        let mut held = self.hold(memory, &planned, given)?;
+        let mut held = self.hold(memory, &planned, given);
         if let Some(kept) = kept {
             kept.lend(&planned.schedule, &mut held)?;
         }
-        self.lend(&planned, &mut held, &mut wanted)?;
+        if !wanted.is_empty() {
+            self.lend(&planned, &mut held, &mut wanted)?;
+        }
         if let Some(lend) = lend {
             self.ask_for_memory(&planned, &mut held, lend)?;
         }
@@ -464,22 +497,30 @@ impl Session {
             random: self.seed.next_run(terms.options.seed),
             recycler: terms.recycler,
             account: terms.account,
-            limits: Limits::new(stop.clone(), *deadline, *iteration_limit, *asks),
+            limits: Limits::new(stop.as_ref(), *deadline, *iteration_limit, *asks),
             iteration_plans: &self.iteration_plans,
             closed,
             progress: terms.progress,
         }
     }
 
+    /// Calls a function with a memory that no other run uses, and keeps it for later runs, unless
+    /// sessions share a budget.
     pub(super) fn with_memory<R, E>(
         &self,
         body: impl FnOnce(&mut Memory) -> Result<R, E>,
     ) -> Result<R, E> {
-        let mut memory = self.memories.take();
+        let (mut slot, mut own) = (self.memories.hold(), None);
+        let memory = match &mut slot {
+            Some(slot) => slot.get_or_insert_default(),
+            None => own.get_or_insert_default(),
+        };
         // A run within a custom operator is cancelled by its own limits only: the operator could
         // not distinguish the end of the outer run from that of its own.
-        let result = Pool::to_its_end(|| Ok(body(&mut memory)));
-        self.give_back(memory);
+        let result = Pool::to_its_end(|| Ok(body(memory)));
+        if let (Some(slot), Some(_)) = (&mut slot, self.reserved.budget()) {
+            **slot = None;
+        }
         result
     }
 
@@ -492,17 +533,17 @@ impl Session {
 
     /// Sorts the inputs in the order of the model, checks them against the declared types, and
     /// converts them to the form that kernels read.
-    fn sort_inputs<'a, 's, N: AsRef<str>>(
+    fn sort_inputs<'a, 's>(
         &'s self,
-        inputs: impl Iterator<Item = (N, Held<'a>)>,
+        give: &mut GiveInputs<'_, 'a>,
         kept: Option<&KeptState>,
         given: &mut HeldValues<'a>,
         account: &Account,
     ) -> Result<AllClosed<'s>, RunError> {
         let kept_inputs = kept.into_iter().flat_map(KeptState::inputs);
-        let closed = self.input_ports().sort(inputs, kept_inputs, given)?;
-        for (port, value) in self.inputs().iter().zip(given) {
-            admit(value, port.ty(), account).map_err(|error| {
+        let closed = self.input_ports().sort(give, kept_inputs, given)?;
+        for (index, port) in self.inputs().iter().enumerate() {
+            admit(&mut given[index], port.ty(), account).map_err(|error| {
                 RunError::Resources(format!("a copy of input '{}': {error}", port.name()))
             })?;
         }
@@ -510,13 +551,13 @@ impl Session {
     }
 
     /// Sorts memory for outputs in the order of the model.
-    fn sort_outputs<'a>(
+    fn sort_outputs<'a, 'n: 'a, 't: 'a>(
         &self,
-        outputs: &'a mut [(&str, TensorViewMut<'_>)],
+        outputs: &mut slice::IterMut<'a, (&'n str, TensorViewMut<'t>)>,
         wanted: &mut Wanted<'a>,
     ) -> Result<(), RunError> {
         wanted.resize_with(self.outputs().len(), || None);
-        for (turn, (name, memory)) in outputs.iter_mut().enumerate() {
+        for (turn, (name, memory)) in outputs.enumerate() {
             let Some(index) = find(self.outputs(), turn, name) else {
                 let names: Vec<&str> = self.outputs().iter().map(Port::name).collect();
                 let what = format!("the model has no output '{name}'");
@@ -611,22 +652,21 @@ impl Session {
         memory: &mut Memory,
         planned: &Planned,
         mut given: HeldValues<'a>,
-    ) -> Result<Vec<Held<'a>>, RunError> {
+    ) -> Vec<Held<'a>> {
         let mut held: Vec<Held<'a>> = emptied(take(&mut memory.held));
         held.resize_with(planned.schedule.held, Held::default);
-        let values = given.drain(..).zip(&self.defaults);
-        for (place, (value, default)) in planned.schedule.inputs.iter().zip(values) {
+        for (index, place) in planned.schedule.inputs.iter().enumerate() {
             let Some(place) = place else { continue };
             let place = &mut held[*place as usize];
-            match (&value, default) {
+            match (&given[index], &self.defaults[index]) {
                 (Held::Nothing, Some(default)) => {
                     *place = Held::Value(Value::Tensor(default.clone()), 0);
                 }
-                _ => *place = value,
+                _ => swap(place, &mut given[index]),
             }
         }
         memory.given = emptied(given);
-        Ok(held)
+        held
     }
 
     /// Lends memory of the caller to the steps that write outputs. Entries left in `wanted` must be
@@ -666,8 +706,8 @@ impl Session {
         lend: &mut Lend<'_, 'a>,
     ) -> Result<(), RunError> {
         let sources = &planned.schedule.outputs;
-        let outputs = self.outputs().iter().zip(&self.executable.body.outputs);
-        for (index, (source, (port, slot))) in sources.iter().zip(outputs).enumerate() {
+        for (index, port) in self.outputs().iter().enumerate() {
+            let (source, slot) = (&sources[index], self.executable.body.outputs[index]);
             let Source::Held { place: number, .. } = source else { continue };
             let place @ Held::Nothing = &mut held[*number as usize] else { continue };
             let Some((data_type, dims)) = &planned.plan.types[slot.index()] else { continue };
@@ -706,55 +746,68 @@ impl Session {
         account: &Account,
     ) -> Result<(), RunError> {
         let committed = self.executable.body.committed_outputs();
-        for (index, (port, source)) in self.outputs().iter().zip(&schedule.outputs).enumerate() {
+        for index in 0..self.outputs().len() {
             if committed.contains(&index) {
                 outputs.push(None);
                 continue;
             }
-            let value = match source {
-                Source::Held { place, .. } => match &mut held[*place as usize] {
+            let source = &schedule.outputs[index];
+            if let Source::Held { place, .. } = source {
+                // A value may be several outputs, or be read by the commit program.
+                let is_last = !schedule.outputs[index + 1..].contains(source);
+                let place = &mut held[*place as usize];
+                match place {
                     Held::Output(_) => {
                         outputs.push(None);
                         continue;
                     }
-                    // A value may be several outputs, be read by the commit program, or be an
-                    // input.
-                    Held::Value(value, _) if schedule.outputs[index + 1..].contains(source) => {
-                        Some(value.clone())
+                    Held::Value(..) if is_last => {
+                        if let Held::Value(value, _) = take(place) {
+                            outputs.push(Some(self.release(index, value, account)?));
+                        }
+                        continue;
                     }
-                    place => match take(place) {
-                        Held::Value(value, _) => Some(value),
-                        Held::Borrowed(given) => {
-                            *place = Held::Borrowed(given);
-                            Some(given.clone())
-                        }
-                        Held::Input(view) => {
-                            let copy = view.to_tensor();
-                            *place = Held::Input(view);
-                            let refused = |e: TensorError| RunError::Resources(e.to_string());
-                            Some(Value::Tensor(copy.map_err(refused)?))
-                        }
-                        // The last occurrence is handled above.
-                        Held::Nothing | Held::Output(_) | Held::Kept(_) => None,
-                    },
-                },
-                Source::Constant { root, .. } => self.executable.body.slots[root.index()]
-                    .constant
-                    .as_deref()
-                    .cloned()
-                    .map(Value::Tensor),
-                Source::Absent
-                | Source::InPlace
-                | Source::There(_)
-                | Source::Arena(_)
-                | Source::Taken { .. } => None,
-            };
-            let value = value.ok_or_else(|| {
-                InputError::new(format!("the output '{}' is not a value", port.name()))
-            })?;
+                    _ => {}
+                }
+            }
+            let value = self.copy_output(index, source, held)?;
             outputs.push(Some(self.release(index, value, account)?));
         }
         Ok(())
+    }
+
+    /// Copies an output that others read too: an input, a constant, or a value that is several
+    /// outputs.
+    fn copy_output(
+        &self,
+        index: usize,
+        source: &Source,
+        held: &[Held<'_>],
+    ) -> Result<Value, RunError> {
+        let value = match source {
+            Source::Held { place, .. } => match &held[*place as usize] {
+                Held::Value(value, _) => Some(value.clone()),
+                Held::Borrowed(value) => Some((*value).clone()),
+                Held::Input(view) => {
+                    let refused = |e: TensorError| RunError::Resources(e.to_string());
+                    Some(Value::Tensor(view.to_tensor().map_err(refused)?))
+                }
+                Held::Nothing | Held::Output(_) | Held::Kept(_) => None,
+            },
+            Source::Constant { root, .. } => {
+                let constant = self.executable.body.slots[root.index()].constant.as_deref();
+                constant.cloned().map(Value::Tensor)
+            }
+            Source::Absent
+            | Source::InPlace
+            | Source::There(_)
+            | Source::Arena(_)
+            | Source::Taken { .. } => None,
+        };
+        value.ok_or_else(|| {
+            let name = self.outputs()[index].name();
+            InputError::new(format!("the output '{name}' is not a value")).into()
+        })
     }
 
     /// Converts an output to the declared type.

@@ -6,7 +6,7 @@ use sardonyx_kernels::elementwise::{
     Binary, Bitwise, Compare, Integer, Logic, Side, Strided, bitwise, logic, not,
 };
 use sardonyx_kernels::{ElementLoops, Loops};
-use sardonyx_tensor::shape::NdLoop;
+use sardonyx_tensor::shape::{NdLoop, broadcast_strides_of};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, ViewData, cast_slices};
 use smallvec::smallvec;
 
@@ -439,12 +439,13 @@ struct EqualStrings;
 impl Kernel for EqualStrings {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims = Pair::new(call)?.dims;
-        let a = call.tensor(0)?.broadcast_to(&dims)?;
-        let b = call.tensor(1)?.broadcast_to(&dims)?;
+        let (a, b) = (call.tensor(0)?, call.tensor(1)?);
         let (ViewData::Strings(left), ViewData::Strings(right)) = (a.data(), b.data()) else {
             fail!("the inputs are {} and {}, not strings", a.data_type(), b.data_type());
         };
-        let walk = NdLoop::new(&dims, [&a.strides(), &b.strides()])?;
+        let a_strides = broadcast_strides_of(a.dims(), &a.strides(), &dims)?;
+        let b_strides = broadcast_strides_of(b.dims(), &b.strides(), &dims)?;
+        let walk = NdLoop::new(&dims, [&a_strides, &b_strides])?;
         let [a_step, b_step] = walk.inner_strides();
         let (a_start, b_start) = (a.offset() as isize, b.offset() as isize);
         let mut out = call.output(0, DataType::Bool, &dims)?;

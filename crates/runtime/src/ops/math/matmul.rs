@@ -10,6 +10,7 @@ use sardonyx_tensor::{DataType, Dims, Element, Strides, TensorView};
 use smallvec::SmallVec;
 
 use crate::error::{BindError, KernelError, fail};
+use crate::layout::Layout;
 use crate::kernel::Selected;
 use crate::kernel::{Call, Ending, Inputs, Kernel, MemoryRules, Site};
 use crate::ops::narrow::{narrow, widen};
@@ -144,7 +145,12 @@ impl Shapes {
         match packed {
             Some(dims) => Shapes::new(&left, &OperandLayout::dense(&dims)),
             None if trans_b => {
-                let right = call.tensor(1)?.transpose(&[1, 0])?;
+                let right = call.tensor(1)?;
+                let &[rows, cols] = right.dims() else {
+                    fail!("the right operand has {} dimensions, not 2", right.rank());
+                };
+                let (layout, dims) = (Layout::from_view(right).transpose(&[1, 0]), [cols, rows]);
+                let right = layout.to_view(right, &dims)?;
                 Shapes::new(&left, &OperandLayout::from_view(&right))
             }
             None => Shapes::new(&left, &OperandLayout::from_view(call.tensor(1)?)),

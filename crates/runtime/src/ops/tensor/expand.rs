@@ -33,7 +33,10 @@ impl Kernel for Expand {
         };
         let input = call.tensor(0)?;
         let to = broadcast_dims(&[input.dims(), &target])?;
-        let repeated = input.broadcast_to(&to)?;
+        let Some(layout) = Layout::from_view(input).broadcast(input.dims(), &to) else {
+            fail!("{:?} does not broadcast to {to:?}", input.dims());
+        };
+        let repeated = layout.to_view(input, &to)?;
         copy_view(call, 0, &repeated, &to)
     }
 

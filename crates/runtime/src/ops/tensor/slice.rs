@@ -149,17 +149,10 @@ impl Window {
         index: usize,
         data: &TensorView<'_>,
     ) -> Result<(), KernelError> {
-        let whole = Layout { offset: data.offset(), strides: data.strides() };
-        let Some(layout) = self.layout(&whole) else {
+        let Some(layout) = self.layout(&Layout::from_view(data)) else {
             fail!("the steps {:?} are too large", self.steps);
         };
-        let part = TensorView::with_strides(
-            data.data_type(),
-            &self.out,
-            &layout.strides,
-            layout.offset,
-            data.data(),
-        )?;
+        let part = layout.to_view(data, &self.out)?;
         copy_view(call, index, &part, &self.out)
     }
 }

@@ -47,8 +47,10 @@ impl Kernel for Transpose {
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let data = call.tensor(0)?;
-        let transposed = data.transpose(&self.order(data.rank())?)?;
-        let dims = Dims::from(transposed.dims());
+        let order = self.order(data.rank())?;
+        let dims: Dims = order.iter().map(|axis| data.dims()[*axis]).collect();
+        let layout = Layout::from_view(data).transpose(&order);
+        let transposed = layout.to_view(data, &dims)?;
         copy_view(call, 0, &transposed, &dims)
     }
 
