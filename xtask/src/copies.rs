@@ -181,9 +181,9 @@ pub(crate) fn run(task: &Copies) -> Result {
 /// Compiles for AArch64, prints the copies, and fails if a family that has copies for AVX2 or
 /// AVX-512 in the list has none for NEON.
 pub(crate) fn check_neon() -> Result {
-    let target = artifacts("copies");
-    let command = cross::cargo_for_aarch64("build")?;
-    build(command, &target)?;
+    // Tests for AArch64 take the same libraries.
+    let target = artifacts("cross");
+    build(cross::cargo_for_aarch64("build")?, &target)?;
     let functions = read_functions(&libraries(&target.join(cross::AARCH64)))?;
     check_roots(&functions, |set| matches!(set, Set::Portable | Set::Neon))?;
     let counts = count(&functions, &Modules::read()?);
@@ -213,8 +213,8 @@ fn find_without_neon(listed: &List, found: &List) -> Vec<String> {
 
 /// Builds the libraries of the kernels alone and returns their paths.
 ///
-/// Symbol mangling v0 keeps the generic arguments in names. The directory of its own keeps other
-/// builds valid. Other flags of the environment would change which functions can be inlined.
+/// The directory of its own keeps other builds valid. Other flags of the environment would change
+/// which functions can be inlined.
 fn build_libraries() -> Result<Vec<PathBuf>> {
     let target = artifacts("copies");
     let mut command = cargo();
@@ -223,10 +223,14 @@ fn build_libraries() -> Result<Vec<PathBuf>> {
     Ok(libraries(&target))
 }
 
+/// Flags of the compiler for libraries that are counted. Symbol mangling v0 keeps the generic
+/// arguments in names.
+pub(crate) const FLAGS: &str = "-C symbol-mangling-version=v0";
+
 /// Builds the libraries of the kernels with a command of cargo.
 fn build(mut command: Command, target: &Path) -> Result {
     command.env_remove("CARGO_ENCODED_RUSTFLAGS");
-    command.env("RUSTFLAGS", "-C symbol-mangling-version=v0");
+    command.env("RUSTFLAGS", FLAGS);
     command.args(["--release", "--lib", "--target-dir"]).arg(target);
     for KernelCrate { name, .. } in CRATES {
         command.arg("--package").arg(format!("sardonyx-{name}"));

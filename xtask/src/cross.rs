@@ -5,9 +5,9 @@
 //! every other target, so that nothing needs more than Debian's packages. Its version is not ours,
 //! so what it compiles has a directory of its own.
 //!
-//! An emulator takes some twenty times as long as a processor: tests are optimized and compiled
-//! without checks of overflow and of the standard library's preconditions, which `cargo test` has.
-//! Tests of kernels that are [`LONG`] even so run with `--all` only.
+//! An emulator is slow: tests are those of a release build,
+//! whose crates of kernels are one unit each. Tests of kernels that are [`LONG`] even so run with
+//! `--all` only.
 
 use crate::workspace::{artifacts, cargo};
 use crate::{Result, copies, shell};
@@ -186,7 +186,8 @@ fn run_tests(target: &Target, emulator: &Emulator, processor: &str, all: bool) -
     for (packages, left_out) in [(WHOLE, &[][..]), (KERNELS, long)] {
         let mut command = target.cargo("test");
         command.env(target.variable("RUNNER"), &runner);
-        command.args(["--quiet", "--lib", "--tests"]);
+        command.env("RUSTFLAGS", copies::FLAGS);
+        command.args(["--quiet", "--release", "--lib", "--tests"]);
         for package in packages {
             command.args(["--package", package]);
         }
@@ -205,8 +206,6 @@ impl Target {
         let mut cargo = cargo();
         cargo.arg(command).args(["--target", self.name]);
         cargo.env("CARGO_TARGET_DIR", artifacts("cross")).env("RUSTC", COMPILER);
-        cargo.env("CARGO_PROFILE_DEV_OPT_LEVEL", "2");
-        cargo.env("CARGO_PROFILE_DEV_DEBUG_ASSERTIONS", "false");
         if let Library::Sources(crates) = self.library {
             // A stable compiler takes the unstable option then.
             cargo.env("RUSTC_BOOTSTRAP", "1").arg(format!("-Zbuild-std={crates}"));
