@@ -4,14 +4,18 @@
 //! Only hot loops are worth that. `tests/copies.tsv` lists the copies, so that a change of their
 //! number is seen in the review that causes it.
 //!
+//! With `--neon` they are compiled for AArch64, and a family that has copies for AVX2 or AVX-512
+//! must have some for NEON, so that none falls back to portable code there.
+//!
 //! A family is a source file of the crates of kernels, such as `elementwise::binary`. Its copies
 //! are roots: the functions that instruction sets multiply. There are three kinds.
 //!
-//! - Instances of `simd::dispatch::avx2` and `avx512`. The generic argument, a loop or a body,
-//!   gives the family.
-//! - Instances of `apart`, which `Simd::call` runs. The generic argument gives the family.
-//! - Functions in modules called `portable`, `avx2` or `avx512`, and in those of [`EXTENSIONS`]:
-//!   the tiles that tables point to. Their own path gives the family.
+//! - Instances of `simd::dispatch::avx2`, `avx512` and `neon`. The generic argument, a loop or a
+//!   body, gives the family.
+//! - Instances of `apart` or `separate`, which `Simd::call` runs. The generic argument gives the
+//!   family.
+//! - Functions in modules called `portable`, `neon`, `avx2` or `avx512`, and in those of
+//!   [`EXTENSIONS`]: the tiles that tables point to. Their own path gives the family.
 //!
 //! The number of roots follows from the sources. The compiler cannot inline a function into a
 //! caller without its instructions, `apart` is `inline(never)`, and a table needs addresses. The
@@ -26,13 +30,14 @@
 //! or [`EXTENSIONS`].
 
 use crate::workspace::{artifacts, cargo, files, readable_path, root};
-use crate::{Result, shell};
+use crate::{Result, cross, shell};
 use object::read::archive::ArchiveFile;
 use object::{Object, ObjectSymbol, SymbolKind};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::{self, Display, Formatter, Write};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Count the copies of the kernels' loops, by family and instruction set.
 #[derive(clap::Args)]
@@ -43,6 +48,9 @@ pub(crate) struct Copies {
     /// Rewrite tests/copies.tsv to the copies that were counted.
     #[arg(long)]
     bless: bool,
+    /// Compile for AArch64, and fail if a family has copies for AVX2 or AVX-512 and none for NEON.
+    #[arg(long, conflicts_with_all = ["check", "bless"])]
+    neon: bool,
 }
 
 const LIST: &str = "tests/copies.tsv";
@@ -73,6 +81,7 @@ const VOCABULARY: &str = "simd";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Set {
     Portable,
+    Neon,
     Avx2,
     Avx512,
     /// The set of functions that are not roots.
@@ -80,13 +89,14 @@ enum Set {
 }
 
 /// The sets in the order of the table's columns, which is that of the variants.
-const SETS: [Set; 4] = [Set::Portable, Set::Avx2, Set::Avx512, Set::None];
+const SETS: [Set; 5] = [Set::Portable, Set::Neon, Set::Avx2, Set::Avx512, Set::None];
 
 impl Set {
     /// Returns the name of the set, which modules for it have as well.
     fn name(self) -> &'static str {
         match self {
             Set::Portable => "portable",
+            Set::Neon => "neon",
             Set::Avx2 => "avx2",
             Set::Avx512 => "avx512",
             Set::None => "none",
@@ -100,13 +110,18 @@ impl Set {
 }
 
 /// Beginnings of the names of generic roots, up to the generic argument.
-const ROOTS: [(&str, Set); 5] = [
+const ROOTS: [(&str, Set); 7] = [
+    ("sardonyx_kernels::simd::dispatch::neon::<", Set::Neon),
     ("sardonyx_kernels::simd::dispatch::avx2::<", Set::Avx2),
     ("sardonyx_kernels::simd::dispatch::avx512::<", Set::Avx512),
     (
         "<sardonyx_kernels::simd::portable::Portable as sardonyx_kernels::simd::vectors::Simd>\
          ::call::apart::<",
         Set::Portable,
+    ),
+    (
+        "<sardonyx_kernels::simd::neon::Neon as sardonyx_kernels::simd::vectors::Simd>::call::separate::<",
+        Set::Neon,
     ),
     (
         "<sardonyx_kernels::simd::avx2::Avx2 as sardonyx_kernels::simd::vectors::Simd>::call::apart::<",
@@ -118,16 +133,23 @@ const ROOTS: [(&str, Set); 5] = [
     ),
 ];
 
-/// Modules of functions that need instructions beyond a set, with that set.
+/// Modules of functions that need instructions beyond a set, with that set on x86-64.
 const EXTENSIONS: [(&str, Set); 2] =
     [("gemm::bf16::tiles", Set::Avx512), ("gemm::integer::quads", Set::Avx512)];
+
+/// Families without copies for NEON, and why.
+const WITHOUT_NEON: [(&str, &str); 1] =
+    [("gemm::bf16", "its instruction is one of x86-64; that of AArch64 is not used")];
 
 pub(crate) fn run(task: &Copies) -> Result {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         return Err("copies are counted on x86-64 Linux only, whose object files have sizes".into());
     }
+    if task.neon {
+        return check_neon();
+    }
     let functions = read_functions(&build_libraries()?)?;
-    check_roots(&functions)?;
+    check_roots(&functions, |set| set != Set::Neon)?;
     let counts = count(&functions, &Modules::read()?);
     print!("{}", render_table(&counts));
     let found = list_copies(&counts);
@@ -156,22 +178,70 @@ pub(crate) fn run(task: &Copies) -> Result {
     Err(format!("the copies differ from {LIST}. {advice}").into())
 }
 
+/// Compiles for AArch64, prints the copies, and fails if a family that has copies for AVX2 or
+/// AVX-512 in the list has none for NEON.
+pub(crate) fn check_neon() -> Result {
+    // Tests for AArch64 take the same libraries.
+    let target = artifacts("cross");
+    build(cross::cargo_for_aarch64("build")?, &target)?;
+    let functions = read_functions(&libraries(&target.join(cross::AARCH64)))?;
+    check_roots(&functions, |set| matches!(set, Set::Portable | Set::Neon))?;
+    let counts = count(&functions, &Modules::read()?);
+    print!("{}", render_table(&counts));
+    let path = root().join(LIST);
+    let text =
+        fs::read_to_string(&path).map_err(|error| format!("{}: {error}", readable_path(&path)))?;
+    let missing = find_without_neon(&parse_list(&text)?, &list_copies(&counts));
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let missing = missing.join(", ");
+    Err(format!("no code for NEON, but for AVX2 or AVX-512 (see WITHOUT_NEON): {missing}").into())
+}
+
+/// Finds the families of the list that fall back to portable code on AArch64.
+fn find_without_neon(listed: &List, found: &List) -> Vec<String> {
+    let families: BTreeSet<&String> =
+        listed.keys().filter(|(_, set)| *set != Set::Portable).map(|(family, _)| family).collect();
+    families
+        .into_iter()
+        .filter(|family| WITHOUT_NEON.iter().all(|(name, _)| *name != family.as_str()))
+        .filter(|family| !found.contains_key(&((*family).clone(), Set::Neon)))
+        .cloned()
+        .collect()
+}
+
 /// Builds the libraries of the kernels alone and returns their paths.
 ///
-/// Symbol mangling v0 keeps the generic arguments in names. The directory of its own keeps other
-/// builds valid. Other flags of the environment would change which functions can be inlined.
+/// The directory of its own keeps other builds valid. Other flags of the environment would change
+/// which functions can be inlined.
 fn build_libraries() -> Result<Vec<PathBuf>> {
     let target = artifacts("copies");
     let mut command = cargo();
+    command.arg("build");
+    build(command, &target)?;
+    Ok(libraries(&target))
+}
+
+/// Flags of the compiler for libraries that are counted. Symbol mangling v0 keeps the generic
+/// arguments in names.
+pub(crate) const FLAGS: &str = "-C symbol-mangling-version=v0";
+
+/// Builds the libraries of the kernels with a command of cargo.
+fn build(mut command: Command, target: &Path) -> Result {
     command.env_remove("CARGO_ENCODED_RUSTFLAGS");
-    command.env("RUSTFLAGS", "-C symbol-mangling-version=v0");
-    command.args(["build", "--release", "--lib", "--target-dir"]).arg(&target);
+    command.env("RUSTFLAGS", FLAGS);
+    command.args(["--release", "--lib", "--target-dir"]).arg(target);
     for KernelCrate { name, .. } in CRATES {
         command.arg("--package").arg(format!("sardonyx-{name}"));
     }
-    shell::run(&mut command)?;
+    shell::run(&mut command)
+}
+
+/// Returns the paths of the libraries below the directory of a target.
+fn libraries(target: &Path) -> Vec<PathBuf> {
     let library = |name| target.join(format!("release/libsardonyx_{name}.rlib"));
-    Ok(CRATES.iter().map(|part| library(part.name)).collect())
+    CRATES.iter().map(|part| library(part.name)).collect()
 }
 
 /// A compiled function.
@@ -230,13 +300,13 @@ fn in_one_namespace(name: &str) -> String {
 }
 
 /// Fails if a kind of root has no function: its name has changed, and nothing would be counted.
-fn check_roots(functions: &[Function]) -> Result {
-    for (start, _) in ROOTS {
+fn check_roots(functions: &[Function], is_built: impl Fn(Set) -> bool) -> Result {
+    for (start, _) in ROOTS.iter().filter(|(_, set)| is_built(*set)) {
         if !functions.iter().any(|function| function.name.starts_with(start)) {
             return Err(format!("no function begins with `{start}`: update ROOTS").into());
         }
     }
-    for (module, _) in EXTENSIONS {
+    for (module, _) in EXTENSIONS.iter().filter(|(_, set)| is_built(*set)) {
         let start = format!("{CRATE}{module}::");
         if !functions.iter().any(|function| function.name.starts_with(&start)) {
             return Err(format!("no function is in `{module}`: update EXTENSIONS").into());
@@ -519,6 +589,11 @@ mod tests {
                 "crate::simd::dispatch::avx2::<<crate::gemm::gemv::Gemv>::run::Dots>",
                 Some(("gemm::gemv", Set::Avx2)),
             ),
+            (
+                "crate::simd::dispatch::neon::<crate::softmax::Row<f32>>",
+                Some(("softmax", Set::Neon)),
+            ),
+            ("crate::conv::tile::neon::TILES::tile::<10, 2>", Some(("conv::tile", Set::Neon))),
             // Bodies in functions of their own.
             (
                 "<crate::simd::portable::Portable as crate::simd::vectors::Simd>::call::apart::<\
@@ -595,6 +670,18 @@ mod tests {
             let error = parse_list(&text).expect_err("a line that is not valid").to_string();
             assert!(error.contains(row), "{error}");
         }
+    }
+
+    #[test]
+    fn families_without_neon_are_found() {
+        let listed = make_list([
+            ("a", Set::Avx2, 2),
+            ("b", Set::Avx512, 1),
+            ("c", Set::Portable, 1),
+            ("gemm::bf16", Set::Avx512, 28),
+        ]);
+        let found = make_list([("a", Set::Neon, 1), ("b", Set::Portable, 1)]);
+        assert_eq!(find_without_neon(&listed, &found), ["b"]);
     }
 
     #[test]

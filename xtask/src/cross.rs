@@ -4,9 +4,12 @@
 //! Debian's compiler `rustc-web` has the standard library of aarch64 ready, and its sources for
 //! every other target, so that nothing needs more than Debian's packages. Its version is not ours,
 //! so what it compiles has a directory of its own.
+//!
+//! An emulator is slow: tests are those of a release build, whose crates of kernels are one unit
+//! each. Tests of kernels that are [`LONG`] run with `--all` only.
 
 use crate::workspace::{artifacts, cargo};
-use crate::{Result, shell};
+use crate::{Result, copies, shell};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -15,7 +18,7 @@ use std::time::Instant;
 pub(crate) struct Cross {
     /// Targets, by their names in Rust [default: all that are known]
     targets: Vec<String>,
-    /// Run the tests of the engine's crates too, on each processor that the emulator imitates
+    /// Run all tests of the crates of kernels, on each processor that the emulator imitates
     #[arg(long)]
     all: bool,
     /// Compile only
@@ -45,21 +48,21 @@ struct Emulator {
     program: &'static str,
     /// Linker of the target.
     linker: &'static str,
-    /// Directory of the target's shared libraries.
-    libraries: &'static str,
     /// Processors that it imitates, the one with most instructions first.
     processors: &'static [&'static str],
 }
 
+/// The target that has an emulator.
+pub(crate) const AARCH64: &str = "aarch64-unknown-linux-gnu";
+
 const TARGETS: &[Target] = &[
     Target {
-        name: "aarch64-unknown-linux-gnu",
+        name: AARCH64,
         library: Library::Ready,
         features: &[],
         emulator: Some(Emulator {
             program: "qemu-aarch64-static",
             linker: "aarch64-linux-gnu-gcc",
-            libraries: "/usr/aarch64-linux-gnu",
             processors: &["max", "neoverse-n1", "cortex-a72", "cortex-a53"],
         }),
     },
@@ -103,6 +106,7 @@ const DEBIAN_PACKAGES: &[&str] = &[
     "qemu-user-static",
     "gcc-aarch64-linux-gnu",
     "libc6-dev-arm64-cross",
+    "libc6:arm64",
     "libstd-rust-web-dev",
     "libstd-rust-web-dev:arm64",
     // The standard library of Windows needs its dlltool.
@@ -112,12 +116,41 @@ const DEBIAN_PACKAGES: &[&str] = &[
 /// Compiler of the package `rustc-web`; rustup's comes before it on the path.
 const COMPILER: &str = "/usr/bin/rustc";
 
-/// Crates that are tested without `--all`.
-const QUICK: &[&str] = &["sardonyx-tensor", "sardonyx-proto"];
+/// Crates of which all tests run.
+const WHOLE: &[&str] = &["sardonyx-tensor", "sardonyx-proto"];
 
-/// Crates of the engine, which are tested with `--all`.
-const SLOW: &[&str] =
+/// Crates of kernels.
+const KERNELS: &[&str] =
     &["sardonyx-simd", "sardonyx-elementwise", "sardonyx-gemm", "sardonyx-kernels"];
+
+/// Tests of kernels that run with `--all` only: each took more than 40 seconds under the emulator,
+/// in a build whose crates were 16 units.
+const LONG: &[&str] = &[
+    "accuracy::functions_of_f32_are_within_the_documented_bounds",
+    "accuracy::functions_of_f64_are_within_the_documented_bounds",
+    "attention::tests::caches_and_threads_change_no_bit",
+    "binary::tests::every_type_operation_and_shape",
+    "conv::expanded::tests::results_have_the_bits_of_one_after_the_other",
+    "conv::integer::tests::sums_and_codes_are_those_of_the_definition",
+    "conv::tests::all_loops_agree_with_the_plain_one",
+    "conv::tests::caches_change_no_bit",
+    "conv::tests::gradients_of_weights_are_sums_over_outputs",
+    "conv::tests::weights_are_scaled_in_double_precision_and_rounded_once",
+    "cumulative::tests::every_type",
+    "ending_tests::kernels_end_at_any_moment",
+    "gemm::few_bits::tests::products_of_few_and_many_rows",
+    "gemm::integer::tests::products_of_bytes_are_exact",
+    "gemm::tests::products_of_all_shapes_layouts_and_forms",
+    "pixels::tests::neighbouring_channels",
+    "pixels::tests::windows",
+    "pooling::tests::every_type",
+    "recurrent::tests::all_cells_in_f32",
+    "recurrent::tests::all_cells_in_f64",
+    "recurrent::tests::threads_and_caches_change_no_bit",
+    "pointwise::tests::floats_as_one_by_one",
+    "pointwise::tests::integers_as_one_by_one",
+    "sorting::tests::long_lists_are_sorted",
+];
 
 pub(crate) fn run(task: &Cross) -> Result {
     let targets = find_targets(&task.targets)?;
@@ -131,6 +164,7 @@ pub(crate) fn run(task: &Cross) -> Result {
         shell::run(&mut check)?;
         let mut line = format!("{:26} compiled in {} s", target.name, start.elapsed().as_secs());
         if let Some(emulator) = target.emulator.as_ref().filter(|_| !task.check) {
+            copies::check_neon()?;
             let count = if task.all { emulator.processors.len() } else { 1 };
             for processor in &emulator.processors[..count] {
                 let start = Instant::now();
@@ -159,17 +193,35 @@ fn find_targets(names: &[String]) -> Result<Vec<&'static Target>> {
     names.iter().map(find).collect()
 }
 
+/// Returns a command of cargo that compiles for AArch64 with Debian's compiler.
+pub(crate) fn cargo_for_aarch64(command: &str) -> Result<Command> {
+    install_packages()?;
+    let target = TARGETS.iter().find(|target| target.name == AARCH64);
+    Ok(target.ok_or("the table of targets has no AArch64")?.cargo(command))
+}
+
 /// Runs the tests of crates on an imitated processor.
 fn run_tests(target: &Target, emulator: &Emulator, processor: &str, all: bool) -> Result {
-    let mut command = target.cargo("test");
-    command.args(["--quiet", "--lib", "--tests"]);
-    let slow = if all { SLOW } else { &[] };
-    for package in QUICK.iter().chain(slow) {
-        command.args(["--package", package]);
+    // The loader is that of the package libc6:arm64, as the libraries are, which it finds by the
+    // cache of this system: with the loader of libc6-arm64-cross, another release, threads wait
+    // for ever.
+    let runner = format!("{} -cpu {processor}", emulator.program);
+    let long = if all { &[] } else { LONG };
+    for (packages, left_out) in [(WHOLE, &[][..]), (KERNELS, long)] {
+        let mut command = target.cargo("test");
+        command.env(target.variable("RUNNER"), &runner);
+        command.env("RUSTFLAGS", copies::FLAGS);
+        command.args(["--quiet", "--release", "--lib", "--tests"]);
+        for package in packages {
+            command.args(["--package", package]);
+        }
+        command.arg("--");
+        for name in left_out {
+            command.args(["--skip", name]);
+        }
+        shell::run(&mut command)?;
     }
-    let Emulator { program, libraries, .. } = emulator;
-    command.env(target.variable("RUNNER"), format!("{program} -cpu {processor} -L {libraries}"));
-    shell::run(&mut command)
+    Ok(())
 }
 
 impl Target {

@@ -19,7 +19,11 @@ pub(crate) struct Isa {
 }
 
 /// Values of `SARDONYX_ISA`, least capable first.
-const SETS: [&str; 3] = ["portable", "avx2", "avx512"];
+const SETS: &[&str] = if cfg!(target_arch = "aarch64") {
+    &["portable", "neon"]
+} else {
+    &["portable", "avx2", "avx512"]
+};
 
 /// Directories of the packages, the one that defines the instruction sets first.
 const PACKAGES: [&str; 5] =
@@ -35,7 +39,7 @@ pub(crate) fn run(task: &Isa) -> Result {
     let best = in_use(&programs, SETS[SETS.len() - 1])?;
     let mut summary = Vec::new();
     let mut failed = false;
-    for set in SETS {
+    for &set in SETS {
         let used = in_use(&programs, set)?;
         summary.push(if used != set && used == best {
             format!("{set:8}  skipped: this machine does not have it")

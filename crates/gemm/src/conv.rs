@@ -17,6 +17,8 @@
 //! from blocks of pixels. [`conv_naive`] is the plain loop for any number type and any rank, and
 //! the oracle of the tests.
 
+#[cfg(target_arch = "aarch64")]
+mod by_lane;
 mod copy;
 mod depthwise;
 mod direct;

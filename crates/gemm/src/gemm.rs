@@ -30,6 +30,8 @@ pub(crate) mod amx;
 mod batch;
 pub(crate) mod bf16;
 mod blocked;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod by_lane;
 mod doubles;
 mod epilogue;
 #[cfg(feature = "quantization")]

@@ -20,15 +20,15 @@ pub fn multiply_add(isa: Isa, steps: u32) -> u64 {
     let portable = x86::multiply_add_sse2;
     #[cfg(not(target_arch = "x86_64"))]
     let portable = multiply_add_portable;
-    // SAFETY: the machine has `isa`.
-    unsafe {
-        by_isa!(
-            isa,
-            x86::multiply_add_avx512(steps),
-            x86::multiply_add_avx2(steps),
-            portable(steps)
-        )
-    }
+    by_isa!(
+        isa,
+        // SAFETY: the machine has `isa`.
+        unsafe { x86::multiply_add_avx512(steps) },
+        // SAFETY: the machine has `isa`.
+        unsafe { x86::multiply_add_avx2(steps) },
+        multiply_add_neon(steps),
+        portable(steps)
+    )
 }
 
 /// As [`multiply_add`], with products of pairs of bf16 that are added to f32; `None` if the machine
@@ -51,8 +51,16 @@ pub fn bf16_dot(steps: u32) -> Option<u64> {
 /// If this machine does not have `isa`.
 pub fn read(isa: Isa, data: &[u64]) -> u64 {
     check_isa(isa);
-    // SAFETY: the machine has `isa`.
-    unsafe { by_isa!(isa, x86::read_avx512(data), x86::read_avx2(data), read_portable(data)) }
+    by_isa!(
+        isa,
+        // SAFETY: the machine has `isa`.
+        unsafe { x86::read_avx512(data) },
+        // SAFETY: the machine has `isa`.
+        unsafe { x86::read_avx2(data) },
+        // The target has no wider loads than those that the compiler takes.
+        read_portable(data),
+        read_portable(data)
+    )
 }
 
 /// Multiplications and additions apart, in vectors as the compiler makes them.
@@ -72,6 +80,53 @@ fn multiply_add_portable(steps: u32) -> u64 {
     }
     std::hint::black_box(chains);
     u64::from(steps) * (CHAINS * LANES * 2) as u64
+}
+
+/// Chains of `x + 0.999 * 0.999` stay below 2^25, as such a number no longer changes.
+#[cfg(target_arch = "aarch64")]
+fn multiply_add_neon(steps: u32) -> u64 {
+    /// Chains that keep four units busy whose results take four cycles.
+    const CHAINS: u64 = 16;
+    if steps > 0 {
+        // SAFETY: it changes registers that are named and touches no memory.
+        unsafe {
+            std::arch::asm!(
+                "dup v16.4s, {number:w}",
+                "2:",
+                "fmla v0.4s, v16.4s, v16.4s",
+                "fmla v1.4s, v16.4s, v16.4s",
+                "fmla v2.4s, v16.4s, v16.4s",
+                "fmla v3.4s, v16.4s, v16.4s",
+                "fmla v4.4s, v16.4s, v16.4s",
+                "fmla v5.4s, v16.4s, v16.4s",
+                "fmla v6.4s, v16.4s, v16.4s",
+                "fmla v7.4s, v16.4s, v16.4s",
+                "fmla v17.4s, v16.4s, v16.4s",
+                "fmla v18.4s, v16.4s, v16.4s",
+                "fmla v19.4s, v16.4s, v16.4s",
+                "fmla v20.4s, v16.4s, v16.4s",
+                "fmla v21.4s, v16.4s, v16.4s",
+                "fmla v22.4s, v16.4s, v16.4s",
+                "fmla v23.4s, v16.4s, v16.4s",
+                "fmla v24.4s, v16.4s, v16.4s",
+                "subs {steps:w}, {steps:w}, #1",
+                "b.ne 2b",
+                steps = inout(reg) steps => _,
+                number = in(reg) 0.999f32.to_bits(),
+                inout("v0") 0.0f32 => _, inout("v1") 0.0f32 => _,
+                inout("v2") 0.0f32 => _, inout("v3") 0.0f32 => _,
+                inout("v4") 0.0f32 => _, inout("v5") 0.0f32 => _,
+                inout("v6") 0.0f32 => _, inout("v7") 0.0f32 => _,
+                inout("v17") 0.0f32 => _, inout("v18") 0.0f32 => _,
+                inout("v19") 0.0f32 => _, inout("v20") 0.0f32 => _,
+                inout("v21") 0.0f32 => _, inout("v22") 0.0f32 => _,
+                inout("v23") 0.0f32 => _, inout("v24") 0.0f32 => _,
+                out("v16") _,
+                options(nomem, nostack),
+            );
+        }
+    }
+    u64::from(steps) * CHAINS * 4 * 2
 }
 
 fn read_portable(data: &[u64]) -> u64 {

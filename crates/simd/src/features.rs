@@ -1,13 +1,15 @@
-/// One of three values by instruction set: that for AVX-512, for AVX2, for what the target
+/// One of four values by instruction set: that for AVX-512, for AVX2, for NEON, for what the target
 /// guarantees. All that is chosen by instruction set is chosen here.
 #[macro_export]
 macro_rules! by_isa {
-    ($isa:expr, $avx512:expr, $avx2:expr, $portable:expr $(,)?) => {
+    ($isa:expr, $avx512:expr, $avx2:expr, $neon:expr, $portable:expr $(,)?) => {
         match $isa {
             #[cfg(target_arch = "x86_64")]
             $crate::Isa::Avx512 => $avx512,
             #[cfg(target_arch = "x86_64")]
             $crate::Isa::Avx2 => $avx2,
+            #[cfg(target_arch = "aarch64")]
+            $crate::Isa::Neon => $neon,
             _ => $portable,
         }
     };
@@ -17,10 +19,19 @@ macro_rules! by_isa {
 ///
 /// `enable!(avx2, fn f() {})` is `f` compiled for AVX2. The attribute takes a literal, so this is
 /// where the lists stand; `isa.rs` and `is_available` of what goes beyond an instruction set
-/// (`avx512_bf16`, `avx512_vnni`) test for each instruction before such a function is called.
+/// (`avx512_bf16`, `avx512_vnni`, `neon_dotprod`) test for each instruction before such a function
+/// is called.
 #[macro_export]
 macro_rules! enable {
     (portable, $function:item) => {
+        $function
+    };
+    // All processors of the target have it.
+    (neon, $function:item) => {
+        $function
+    };
+    (neon_dotprod, $function:item) => {
+        #[target_feature(enable = "neon,dotprod")]
         $function
     };
     (avx2, $function:item) => {

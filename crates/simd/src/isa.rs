@@ -1,6 +1,7 @@
 //! Which instruction set the kernels use, found once at run time.
 //!
-//! The order of the variants is the order of preference: a machine that has one has all before it.
+//! The order of the variants is the order of preference: a machine that has one has all before it
+//! that are of its kind of processor, which [`Isa::ALL`] lists.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -9,9 +10,10 @@ use std::sync::OnceLock;
 /// An instruction set kernels are compiled for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
-    /// What the compilation target guarantees (SSE2 on x86-64, NEON on AArch64), vectorised by the
-    /// compiler.
+    /// What the compilation target guarantees, vectorised by the compiler (to SSE2 on x86-64).
     Portable,
+    /// NEON with fused multiply-add, which all AArch64 has.
+    Neon,
     /// AVX2, FMA and F16C.
     Avx2,
     /// AVX-512 F, BW, DQ and VL, with AVX2, FMA and BMI2.
@@ -22,16 +24,24 @@ pub enum Isa {
 const VARIABLE: &str = "SARDONYX_ISA";
 
 impl Isa {
-    /// Every instruction set there are kernels for, worst first, whatever this machine has.
-    pub const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
+    /// Every instruction set of this kind of processor there are kernels for, worst first, whatever
+    /// this machine has.
+    pub const ALL: &'static [Isa] = if cfg!(target_arch = "x86_64") {
+        &[Isa::Portable, Isa::Avx2, Isa::Avx512]
+    } else if cfg!(target_arch = "aarch64") {
+        &[Isa::Portable, Isa::Neon]
+    } else {
+        &[Isa::Portable]
+    };
 
     /// The instruction set to use: the best of this machine, lowered by the environment variable
-    /// `SARDONYX_ISA` (`portable`, `avx2` or `avx512`), which never raises it above what the
-    /// machine has. An empty variable is none. It is read once per process.
+    /// `SARDONYX_ISA` (`portable`; `avx2` or `avx512` on x86-64, `neon` on AArch64), which never
+    /// raises it above what the machine has. An empty variable is none. It is read once per
+    /// process.
     ///
     /// # Errors
     ///
-    /// If the variable names no instruction set.
+    /// If the variable names no instruction set of this kind of processor.
     pub fn requested() -> Result<Isa, UnknownIsa> {
         static REQUESTED: OnceLock<Result<Isa, UnknownIsa>> = OnceLock::new();
         REQUESTED
@@ -47,17 +57,15 @@ impl Isa {
     /// The one of [`Isa::detect`] and every one below it, worst first: for tests, which run under
     /// each of them.
     pub fn available() -> &'static [Isa] {
-        match Isa::detect() {
-            Isa::Portable => &Isa::ALL[..1],
-            Isa::Avx2 => &Isa::ALL[..2],
-            Isa::Avx512 => &Isa::ALL,
-        }
+        let worse = Isa::ALL.iter().filter(|isa| **isa < Isa::detect()).count();
+        &Isa::ALL[..=worse]
     }
 
     /// As `SARDONYX_ISA` spells it.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
+            Isa::Neon => "neon",
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512",
         }
@@ -68,21 +76,21 @@ impl Isa {
         match self {
             Isa::Avx512 => 16,
             Isa::Avx2 => 8,
-            Isa::Portable => 4,
+            Isa::Portable | Isa::Neon => 4,
         }
     }
 
     /// Returns the number of vector registers; for portable code that of x86.
     pub const fn registers(self) -> usize {
         match self {
-            Isa::Avx512 => 32,
+            Isa::Avx512 | Isa::Neon => 32,
             Isa::Avx2 | Isa::Portable => 16,
         }
     }
 
     /// Whether this machine can run `self`.
     pub fn is_available(self) -> bool {
-        self <= machine_best()
+        Isa::ALL.contains(&self) && self <= machine_best()
     }
 }
 
@@ -94,7 +102,8 @@ pub struct UnknownIsa {
 
 impl fmt::Display for UnknownIsa {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = Isa::ALL.map(Isa::name).join(", ");
+        let names: Vec<_> = Isa::ALL.iter().map(|isa| isa.name()).collect();
+        let names = names.join(", ");
         write!(f, "{VARIABLE} is {:?}, but must be one of {names}", self.value)
     }
 }
@@ -106,8 +115,8 @@ fn lowered(best: Isa, variable: Option<&OsStr>) -> Result<Isa, UnknownIsa> {
     let Some(value) = variable.filter(|value| !value.is_empty()) else {
         return Ok(best);
     };
-    let named = Isa::ALL.into_iter().find(|isa| value == isa.name());
-    named.map(|isa| isa.min(best)).ok_or_else(|| UnknownIsa { value: value.to_os_string() })
+    let named = Isa::ALL.iter().find(|isa| value == isa.name());
+    named.map(|isa| best.min(*isa)).ok_or_else(|| UnknownIsa { value: value.to_os_string() })
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -132,7 +141,7 @@ fn machine_best() -> Isa {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn machine_best() -> Isa {
-    Isa::Portable
+    if cfg!(target_arch = "aarch64") { Isa::Neon } else { Isa::Portable }
 }
 
 #[cfg(test)]
@@ -143,22 +152,41 @@ mod tests {
     /// `cargo xtask isa` reads from this line what a process with its environment uses.
     const LINE: &str = "instruction set in use: ";
 
+    /// The spelling of each instruction set.
+    const NAMES: [(&str, Isa); 4] = [
+        ("portable", Isa::Portable),
+        ("neon", Isa::Neon),
+        ("avx2", Isa::Avx2),
+        ("avx512", Isa::Avx512),
+    ];
+
     #[test]
     fn the_variable_lowers_and_never_raises() {
-        for best in Isa::ALL {
+        for &best in Isa::ALL {
             assert_eq!(lowered(best, None), Ok(best));
             assert_eq!(lowered(best, Some(OsStr::new(""))), Ok(best));
-            for (name, isa) in
-                [("portable", Isa::Portable), ("avx2", Isa::Avx2), ("avx512", Isa::Avx512)]
-            {
-                assert_eq!(lowered(best, Some(OsStr::new(name))), Ok(isa.min(best)));
+            for (name, isa) in NAMES {
+                let found = lowered(best, Some(OsStr::new(name)));
+                if Isa::ALL.contains(&isa) {
+                    assert_eq!(found, Ok(isa.min(best)));
+                } else {
+                    assert!(found.is_err(), "{name} is of another kind of processor");
+                }
             }
-            let error = lowered(best, Some(OsStr::new("avx3"))).unwrap_err();
-            assert_eq!(
-                error.to_string(),
-                "SARDONYX_ISA is \"avx3\", but must be one of portable, avx2, avx512"
-            );
+            let error = lowered(best, Some(OsStr::new("avx3"))).unwrap_err().to_string();
+            let known = NAMES.iter().filter(|(_, isa)| Isa::ALL.contains(isa));
+            let known: Vec<_> = known.map(|(name, _)| *name).collect();
+            let known = known.join(", ");
+            assert_eq!(error, format!("SARDONYX_ISA is \"avx3\", but must be one of {known}"));
         }
+    }
+
+    #[test]
+    fn only_sets_of_this_processor_are_available() {
+        for (name, isa) in NAMES {
+            assert!(!isa.is_available() || Isa::ALL.contains(&isa), "{name}");
+        }
+        assert_eq!(Isa::Neon.is_available(), cfg!(target_arch = "aarch64"));
     }
 
     #[test]
@@ -178,9 +206,23 @@ mod tests {
         }
     }
 
+    /// Makes a command that starts this program, under the emulator that cargo runs it under.
+    fn this_program() -> Command {
+        let program = std::env::current_exe().unwrap();
+        let mut runners = std::env::vars()
+            .filter(|(name, _)| name.starts_with("CARGO_TARGET_") && name.ends_with("_RUNNER"));
+        let Some((_, runner)) = runners.next() else {
+            return Command::new(program);
+        };
+        let mut words = runner.split_whitespace();
+        let mut command = Command::new(words.next().expect("a runner has a name"));
+        command.args(words).arg(program);
+        command
+    }
+
     /// What the test above says in a process of its own.
     fn in_use(forced: &str) -> String {
-        let output = Command::new(std::env::current_exe().unwrap())
+        let output = this_program()
             .args(["--exact", "isa::tests::says_which_one_is_in_use", "--nocapture"])
             .env(VARIABLE, forced)
             .output()
@@ -193,6 +235,7 @@ mod tests {
     #[test]
     fn a_process_uses_the_one_that_is_forced() {
         for isa in Isa::ALL {
+            let isa = *isa;
             assert_eq!(in_use(isa.name()), isa.min(machine_best()).name());
         }
         assert!(in_use("AVX2").starts_with("none: SARDONYX_ISA is \"AVX2\""));

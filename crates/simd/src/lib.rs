@@ -1,4 +1,4 @@
-//! The vocabulary that kernels are written in: vectors of three instruction sets, numbers, the
+//! The vocabulary that kernels are written in: vectors of four instruction sets, numbers, the
 //! threads that share work, and memory that is kept between calls. No kernel in it.
 //!
 //! No stability: names and signatures change with any release. Use the crate `sardonyx`.
@@ -33,6 +33,8 @@ mod dispatch;
 mod exec;
 pub mod halves;
 mod isa;
+#[cfg(target_arch = "aarch64")]
+pub mod neon;
 pub mod number;
 mod pace;
 mod panics;

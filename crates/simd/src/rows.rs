@@ -61,7 +61,7 @@ impl<const R: usize> Rows<R> {
 #[allow(clippy::pointers_in_nomem_asm_block)] // Nothing is read there.
 #[inline(always)]
 pub fn opaque(p: *const f32) -> *const f32 {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     {
         let mut hidden = p;
         // SAFETY: no instruction.
@@ -74,7 +74,7 @@ pub fn opaque(p: *const f32) -> *const f32 {
         }
         hidden
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     p
 }
 

@@ -141,3 +141,6 @@ pub trait Simd: Copy + 'static {
     /// `dst` (rows `dst_stride` apart).
     unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize);
 }
+
+#[cfg(test)]
+mod tests;

@@ -251,8 +251,10 @@ impl Depthwise<'_> {
             // of a row leave the compiler one more than eight.
             Isa::Avx2 if is_three && computed(4) <= computed(7) => TileSize { rows: 2, cols: 4 },
             Isa::Avx2 if computed(7) <= computed(8) => TileSize { rows: 1, cols: 7 },
-            Isa::Avx512 if is_three && computed(7) < computed(8) => TileSize { rows: 2, cols: 7 },
-            Isa::Avx512 if is_three => TileSize { rows: 2, cols: 8 },
+            Isa::Avx512 | Isa::Neon if is_three && computed(7) < computed(8) => {
+                TileSize { rows: 2, cols: 7 }
+            }
+            Isa::Avx512 | Isa::Neon if is_three => TileSize { rows: 2, cols: 8 },
             _ if computed(7) < computed(8) => TileSize { rows: 1, cols: 7 },
             _ => TileSize { rows: 1, cols: 8 },
         }
@@ -326,8 +328,8 @@ impl Body for Block<'_> {
         }
         match (self.size, kernel, g.strides[2]) {
             (TileSize { rows: 2, cols }, ..) => match (S::ISA, cols) {
-                (Isa::Avx512, 7) => sweep!(2, 7, 3, 1),
-                (Isa::Avx512, _) => sweep!(2, 8, 3, 1),
+                (Isa::Avx512 | Isa::Neon, 7) => sweep!(2, 7, 3, 1),
+                (Isa::Avx512 | Isa::Neon, _) => sweep!(2, 8, 3, 1),
                 _ => sweep!(2, 4, 3, 1),
             },
             (_, 3, 1) => sweep!(3, 1),

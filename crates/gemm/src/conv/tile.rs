@@ -40,7 +40,7 @@ impl Run {
     }
 
     #[inline(always)]
-    fn ends_chain(self) -> bool {
+    pub(super) fn ends_chain(self) -> bool {
         self.code % 2 == 1
     }
 }
@@ -189,13 +189,20 @@ pub(super) unsafe fn tile_body<S: Simd, M: Mac<S>, const R: usize, const V: usiz
 /// Defines the tile functions of one instruction set and multiply-add, for the pixel counts listed
 /// by vectors.
 macro_rules! conv_tiles {
-    ($name:ident, $simd:ty, $mac:ty, $set:ident, [$($one:literal)*] [$($two:literal)*] [$($three:literal)*] [$($four:literal)*]) => {
+    // Multiply-adds by a lane.
+    ($name:ident, Neon, $mac:ty, $set:ident, $($counts:tt)*) => {
+        conv_tiles!(@table $name, $set, [super::super::by_lane::tile_by_lanes::<$mac, R, V>], $($counts)*);
+    };
+    ($name:ident, $simd:ty, $mac:ty, $set:ident, $($counts:tt)*) => {
+        conv_tiles!(@table $name, $set, [super::tile_body::<$simd, $mac, R, V>], $($counts)*);
+    };
+    (@table $name:ident, $set:ident, [$($body:tt)*], [$($one:literal)*] [$($two:literal)*] [$($three:literal)*] [$($four:literal)*]) => {
         pub(super) static $name: super::TileTable = {
             enable!(
                 $set,
                 unsafe fn tile<const R: usize, const V: usize>(t: &super::Tile<'_>) {
                     // SAFETY: the instructions are enabled here; the rest is the caller's promise.
-                    unsafe { super::tile_body::<$simd, $mac, R, V>(t) }
+                    unsafe { $($body)*(t) }
                 }
             );
             [
@@ -214,6 +221,17 @@ mod portable {
     use sardonyx_simd::portable::Portable;
 
     conv_tiles!(TILES, Portable, Floats, portable, [1 2 3 4] [1 2 3 4] [1 2] [1 2]);
+}
+
+/// Sums, four steps of all vectors and inputs of two pixels fit 32 registers.
+#[cfg(target_arch = "aarch64")]
+mod neon {
+    use crate::gemm::tile::Floats;
+
+    conv_tiles!(
+        TILES, Neon, Floats, neon,
+        [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16] [1 2 3 4 5 6 7 8 9 10] [1 2 3 4 5] [1 2 3]
+    );
 }
 
 /// 12 of 16 registers are sums.
@@ -310,7 +328,9 @@ pub(super) unsafe fn write_operands(
 /// [multiplies pairs](crate::gemm::bf16::is_available). Those of AMX are not among them.
 pub(super) fn tiles(isa: sardonyx_simd::Isa, operands: Operands) -> &'static TileTable {
     match operands {
-        Operands::Exact => by_isa!(isa, &avx512::TILES, &avx2::TILES, &portable::TILES),
+        Operands::Exact => {
+            by_isa!(isa, &avx512::TILES, &avx2::TILES, &neon::TILES, &portable::TILES)
+        }
         #[cfg(target_arch = "x86_64")]
         Operands::Rounded => &avx512::PAIRS,
         #[cfg(not(target_arch = "x86_64"))]

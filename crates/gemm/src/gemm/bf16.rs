@@ -9,8 +9,6 @@
 //! constants stay in a form that products of few rows read without rounding the left operand. A
 //! panel of B does so in the first-level cache, while the next one is on its way.
 
-use std::sync::OnceLock;
-
 use super::halves::Storage;
 use super::pack::{PackSource, Panels, SendPtr, each_chunk, panel_width};
 use sardonyx_simd::buffer::with_scratch;
@@ -20,8 +18,9 @@ use sardonyx_simd::{Ended, Exec, Isa};
 pub(crate) fn is_available(isa: Isa) -> bool {
     #[cfg(target_arch = "x86_64")]
     return isa == Isa::Avx512 && isa.is_available() && is_x86_feature_detected!("avx512bf16");
+    // Other processors have no code for it, whatever the instruction set.
     #[cfg(not(target_arch = "x86_64"))]
-    return false;
+    return isa == Isa::Avx512 && isa.is_available();
 }
 
 /// Whether this machine multiplies pairs of bfloat16 faster than floats. Those of Intel are taken
@@ -34,7 +33,7 @@ pub(crate) fn is_faster(isa: Isa) -> bool {
 /// Whether the vendor of the processor is Intel.
 #[cfg(target_arch = "x86_64")]
 fn is_of_intel() -> bool {
-    static FOUND: OnceLock<bool> = OnceLock::new();
+    static FOUND: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *FOUND.get_or_init(|| {
         let vendor = std::arch::x86_64::__cpuid(0);
         let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);

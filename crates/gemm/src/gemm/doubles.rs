@@ -26,7 +26,7 @@ const MOST_ROWS: usize = 8;
 /// registers.
 const fn tile_size(isa: Isa) -> [usize; 2] {
     match isa {
-        Isa::Avx512 => [8, 3],
+        Isa::Avx512 | Isa::Neon => [8, 3],
         Isa::Avx2 => [4, 3],
         Isa::Portable => [4, 2],
     }
@@ -72,7 +72,7 @@ impl Body for Doubles<'_> {
                 self.by_columns::<S::F64>();
             } else if self.part.rows.len() <= FEW && self.part.b.col_stride() == 1 {
                 self.by_rows::<S::F64>();
-            } else if const { matches!(S::ISA, Isa::Avx512) } {
+            } else if const { matches!(S::ISA, Isa::Avx512 | Isa::Neon) } {
                 self.tiles::<S::F64, 8, 3>();
             } else if const { matches!(S::ISA, Isa::Avx2) } {
                 self.tiles::<S::F64, 4, 3>();

@@ -2,17 +2,17 @@
 //!
 //! The idea: a word of 32 bits, which holds one step of k in panels of floats, holds several
 //! neighbouring steps here: two as integers of 16 bits, or four as bytes where the machine
-//! multiplies those (`VPDPBUSD`, or tiles of AMX for many rows). Panels and blocks are thus those
-//! of floats; what a lane multiplies and adds is another [`Mac`](super::tile::Mac), and its sum is
-//! an integer in the bits of a lane. With AVX2, a constant right operand stays bytes in memory: two
-//! steps are half a word, which tiles widen.
+//! multiplies those (`VPDPBUSD`, or tiles of AMX for many rows; `SDOT`). Panels and blocks are thus
+//! those of floats; what a lane multiplies and adds is another [`Mac`](super::tile::Mac), and its
+//! sum is an integer in the bits of a lane. With AVX2, a constant right operand stays bytes in
+//! memory: two steps are half a word, which tiles widen.
 //!
 //! Elements are packed without their zero points `z` and `y`, so a constant has one form whatever
 //! these are. What they add to a sum is taken off at the end:
 //! `sum (a - z) (b - y) = sum a b - z sum b - y (sum a - k z)`, where sums of single elements are
 //! taken while these are packed. Where four bytes are multiplied, one side must be unsigned and the
-//! other signed. Elements of the other kind move by 128 to get there, and so do their zero points,
-//! which changes no difference. All sums wrap at 32 bits.
+//! other signed, or both signed. Elements of the other kind move by 128 to get there, and so do
+//! their zero points, which changes no difference. All sums wrap at 32 bits.
 
 use std::ops::Range;
 use std::slice;
@@ -44,9 +44,12 @@ pub(crate) enum Words {
     Pairs,
     /// Two steps as integers of 16 bits in A, and as bytes with sign in B, which tiles widen.
     PairsOfBytes,
-    /// Four steps as bytes: of A without sign, of B with sign.
+    /// Four steps as bytes: of A with sign if [`LEFT_HAS_SIGN`], of B with sign.
     Quads,
 }
+
+/// Whether the instruction that multiplies four bytes takes a sign for those of A.
+const LEFT_HAS_SIGN: bool = cfg!(target_arch = "aarch64");
 
 impl Words {
     /// Returns the form with the most steps per instruction, of which packed constants take the
@@ -71,8 +74,12 @@ impl Words {
             Words::Quads => {
                 isa == Isa::Avx512 && isa.is_available() && is_x86_feature_detected!("avx512vnni")
             }
+            #[cfg(target_arch = "aarch64")]
+            Words::Quads => isa == Isa::Neon && std::arch::is_aarch64_feature_detected!("dotprod"),
             #[cfg(not(target_arch = "x86_64"))]
-            Words::PairsOfBytes | Words::Quads => false,
+            Words::PairsOfBytes => false,
+            #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+            Words::Quads => false,
         }
     }
 
@@ -88,7 +95,10 @@ impl Words {
     fn of_left(self, signed: bool) -> Reading {
         match self {
             Words::Pairs | Words::PairsOfBytes => Reading { flip: 0, signed },
-            Words::Quads => Reading { flip: if signed { 0x80 } else { 0 }, signed: false },
+            Words::Quads => {
+                let flip = if signed == LEFT_HAS_SIGN { 0 } else { 0x80 };
+                Reading { flip, signed: LEFT_HAS_SIGN }
+            }
         }
     }
 
@@ -111,10 +121,12 @@ impl Form for Words {
             Words::Pairs => tiles_of_shorts(isa),
             #[cfg(target_arch = "x86_64")]
             Words::PairsOfBytes => PAIRS_OF_BYTES,
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             Words::Quads => quads::QUADS,
             #[cfg(not(target_arch = "x86_64"))]
-            Words::PairsOfBytes | Words::Quads => unreachable!("no machine but x86 has such tiles"),
+            Words::PairsOfBytes => unreachable!("no machine but x86 has such tiles"),
+            #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+            Words::Quads => unreachable!("no such machine multiplies four bytes"),
         }
     }
 
@@ -879,6 +891,68 @@ pub(super) mod quads {
     }
 
     tile_table!(QUADS, Avx512, Quads, avx512_vnni, 1 2 3 4 5 6 7 8 9 10 11 12);
+}
+
+/// The multiply-add of words of four bytes.
+#[cfg(target_arch = "aarch64")]
+pub(super) mod quads {
+    use std::arch::aarch64::*;
+
+    use crate::gemm::by_lane::MacByLane;
+    use crate::gemm::tile::{Ending, Mac};
+    use sardonyx_simd::Integers;
+    use sardonyx_simd::neon::Neon;
+
+    pub(crate) struct Quads;
+
+    /// Adds to each lane of a sum the products of four bytes of both operands. The intrinsics are
+    /// not stable.
+    macro_rules! sdot {
+        ($sum:expr, $wide:expr, $narrow:expr, $form:literal $(, $lane:ident)?) => {{
+            let mut sum = $sum;
+            // SAFETY: it changes the register of the sum only; the caller's machine has the
+            // instruction.
+            unsafe {
+                std::arch::asm!(
+                    concat!("sdot {sum:v}.4s, {wide:v}.16b, {narrow:v}.", $form),
+                    sum = inout(vreg) sum,
+                    wide = in(vreg) $wide,
+                    narrow = in(vreg) $narrow,
+                    $(lane = const $lane,)?
+                    options(pure, nomem, nostack, preserves_flags)
+                );
+            }
+            sum
+        }};
+    }
+
+    impl Mac<Neon> for Quads {
+        const ENDING: Ending = Ending::Plain;
+
+        #[inline(always)]
+        unsafe fn mac(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t {
+            sdot!(c, b, a, "16b")
+        }
+
+        #[inline(always)]
+        unsafe fn add(a: float32x4_t, b: float32x4_t) -> float32x4_t {
+            // SAFETY: the caller's promise.
+            unsafe { int32x4_t::of_bits(a).add(int32x4_t::of_bits(b)).to_bits() }
+        }
+    }
+
+    impl MacByLane for Quads {
+        #[inline(always)]
+        unsafe fn mac_by_lane<const LANE: i32>(
+            narrow: float32x4_t,
+            wide: float32x4_t,
+            sum: float32x4_t,
+        ) -> float32x4_t {
+            sdot!(sum, wide, narrow, "4b[{lane}]", LANE)
+        }
+    }
+
+    tile_table!(QUADS, Neon, Quads, neon_dotprod, 1 2 3 4 5 6 7 8 9 10);
 }
 
 /// The multiply-add of pairs of integers of 16 bits, where those of the wide operand are bytes in

@@ -61,6 +61,7 @@ pub(crate) const fn panel_width(isa: Isa) -> usize {
 pub(crate) const fn rows_in_place(isa: Isa) -> usize {
     match isa {
         Isa::Portable => panel_width(isa),
+        Isa::Neon => 20,
         Isa::Avx2 | Isa::Avx512 => 24,
     }
 }

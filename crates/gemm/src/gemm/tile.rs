@@ -415,7 +415,10 @@ pub(crate) unsafe fn finish<S: Simd, const R: usize, const V: usize>(
 ///
 /// The demands of [`finish`] must hold.
 #[inline(always)]
-unsafe fn store<S: Simd, const R: usize, const V: usize>(t: &TileEnd, acc: &[[S::V; V]; R]) {
+pub(super) unsafe fn store<S: Simd, const R: usize, const V: usize>(
+    t: &TileEnd,
+    acc: &[[S::V; V]; R],
+) {
     // SAFETY: the caller's promise.
     unsafe {
         let mut masks = [S::first(0); V];
@@ -609,12 +612,25 @@ fn sums_of_thread() -> *mut f32 {
 /// copy: nothing is fetched ahead, and tiles have at most four rows.
 macro_rules! tile_table {
     ($name:ident, $simd:ty, $mac:ty, portable, $($rows:literal)*) => {
-        tile_table!(@table $name, $simd, $mac, portable, false, $($rows)*);
+        tile_table!(
+            @table $name, portable, [$crate::gemm::tile::tile_body::<$simd, $mac, R, V, UNIT>],
+            false, $($rows)*
+        );
+    };
+    // Multiply-adds by a lane.
+    ($name:ident, Neon, $mac:ty, $set:ident, $($rows:literal)*) => {
+        tile_table!(
+            @table $name, $set, [$crate::gemm::by_lane::tile_by_lanes::<$mac, R, V, UNIT>],
+            true, $($rows)*
+        );
     };
     ($name:ident, $simd:ty, $mac:ty, $set:ident, $($rows:literal)*) => {
-        tile_table!(@table $name, $simd, $mac, $set, true, $($rows)*);
+        tile_table!(
+            @table $name, $set, [$crate::gemm::tile::tile_body::<$simd, $mac, R, V, UNIT>],
+            true, $($rows)*
+        );
     };
-    (@table $name:ident, $simd:ty, $mac:ty, $set:ident, $unit:literal, $($rows:literal)*) => {
+    (@table $name:ident, $set:ident, [$($body:tt)*], $unit:literal, $($rows:literal)*) => {
         pub(crate) static $name: $crate::gemm::tile::TileTable = {
             enable!(
                 $set,
@@ -622,7 +638,7 @@ macro_rules! tile_table {
                     t: &$crate::gemm::tile::Tile,
                 ) {
                     // SAFETY: the instructions are enabled here; the rest is the caller's promise.
-                    unsafe { $crate::gemm::tile::tile_body::<$simd, $mac, R, V, UNIT>(t) }
+                    unsafe { $($body)*(t) }
                 }
             );
             let by_rows: &[_] = &[$([

@@ -14,7 +14,7 @@ use sardonyx_simd::{Ended, Exec, Isa, Level, Loop, Pool};
 /// take 500 and 640).
 const fn most_rows(isa: Isa) -> usize {
     match isa {
-        Isa::Portable | Isa::Avx2 => 5,
+        Isa::Portable | Isa::Neon | Isa::Avx2 => 5,
         Isa::Avx512 => 8,
     }
 }

@@ -13,6 +13,8 @@ use super::tile::{CHUNK, Cap, Narrow, Running, Scores, Values, Weigh, Wide};
 use super::{Attention, Heads, NO_WINDOW, Strides};
 use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::chunks::Shared;
+#[cfg(target_arch = "aarch64")]
+use sardonyx_simd::neon::Neon;
 use sardonyx_simd::portable::Portable;
 use sardonyx_simd::{Ended, Exec, Isa, Pool, Simd, check_isa, split_even};
 #[cfg(target_arch = "x86_64")]
@@ -199,6 +201,7 @@ impl Block<'_> {
                 self.isa,
                 self.run_as::<Avx512, 8, 7>(out, strides),
                 self.run_as::<Avx2, 6, 5>(out, strides),
+                self.run_as::<Neon, 8, 7>(out, strides),
                 self.run_as::<Portable, 4, 3>(out, strides),
             )
         }
