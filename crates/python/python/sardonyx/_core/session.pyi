@@ -73,6 +73,15 @@ class Session:
         Raises `sardonyx.Error`; its code is `input` for an unsuitable input and `stopped` for a
         canceled run.
         """
+    def state(
+        self,
+        pairs: Iterable[StatePair | tuple[str, str]] | None = None,
+        *,
+        batch: int = 1,
+        dims: dict[str, int] | None = None,
+        capacity: int = 0,
+    ) -> SessionState:
+        """Doc."""
     def profile(
         self,
         feeds: Mapping[str, ValueLike],
@@ -127,6 +136,87 @@ class Session:
     @property
     def metadata(self) -> dict[str, str]:
         """Returns the metadata of the model (`metadata_props`) as a dict of strings."""
+
+@final
+class StatePair:
+    """Doc."""
+    def __new__(
+        cls,
+        input: str,
+        output: str,
+        *,
+        first_dims: Iterable[int] | None = None,
+        axis: int | None = None,
+        batch_axis: int | None = None,
+    ) -> StatePair: ...
+    @staticmethod
+    def find(session: Session) -> list[StatePair]:
+        """Doc."""
+    @property
+    def input(self) -> str:
+        """Doc."""
+    @property
+    def output(self) -> str:
+        """Doc."""
+    @property
+    def first_dims(self) -> tuple[int, ...] | None:
+        """Doc."""
+    @property
+    def axis(self) -> int | None:
+        """Doc."""
+    @property
+    def batch_axis(self) -> int | None:
+        """Doc."""
+
+@final
+class SessionState:
+    """Doc."""
+    def run(
+        self,
+        feeds: Mapping[str, ValueLike],
+        *,
+        outputs: list[str] | tuple[str, ...] | None = None,
+        timeout: float | None = None,
+        stop: StopFlag | None = None,
+    ) -> dict[str, Value]:
+        """Doc."""
+    @property
+    def session(self) -> Session:
+        """Doc."""
+    @property
+    def pairs(self) -> list[StatePair]:
+        """Doc."""
+    def is_appended(self, name: str) -> bool:
+        """Doc."""
+    def explain(self, feeds: Mapping[str, ValueLike]) -> dict[str, list[str]]:
+        """Doc."""
+    def __len__(self) -> int: ...
+    @property
+    def capacity(self) -> int | None:
+        """Doc."""
+    @property
+    def nbytes(self) -> int:
+        """Doc."""
+    @property
+    def copied_bytes(self) -> int:
+        """Doc."""
+    @property
+    def can_truncate(self) -> bool:
+        """Doc."""
+    def truncate(self, length: int) -> None:
+        """Doc."""
+    def select(self, indices: Iterable[int]) -> None:
+        """Doc."""
+    def reserve(self, rows: int) -> None:
+        """Doc."""
+    def value(self, name: str) -> Value:
+        """Doc."""
+    def set_value(self, name: str, value: ArrayLike) -> None:
+        """Doc."""
+    def clone(self) -> SessionState:
+        """Doc."""
+    def __copy__(self) -> SessionState: ...
+    def __deepcopy__(self, memo: dict[int, Any], /) -> SessionState: ...
 
 @final
 class Trainer:
