@@ -300,9 +300,11 @@ impl PySession {
     /// by default pairs are found by names and types, such as `past_key_values.0.key` with
     /// `present.0.key`. `batch` is the number of sequences. `dims` maps names of other symbolic
     /// dimensions of the kept inputs to sizes. `capacity` is the number of rows that memory is
-    /// reserved for; without it, memory doubles when it is full. Raises `sardonyx.Error` with the
-    /// code `argument` if there is no pair, a name does not exist, or a size is open, and with the
-    /// code `run` if the memory exceeds the limit of the session.
+    /// reserved for; without it, memory doubles when it is full.
+    ///
+    /// Raises `sardonyx.Error` with the code `argument` without any pair, for a name that does not
+    /// exist and for an open size, and with the code `run` if the memory exceeds the limit of the
+    /// session.
     #[pyo3(signature = (pairs=None, *, batch=1, dims=None, capacity=0))]
     fn state(
         slf: &Bound<'_, Self>,

@@ -347,14 +347,11 @@ impl SessionState {
         pairs.any(|(pair, (_, is_appended))| pair.input == name && is_appended)
     }
 
-    /// Explains how a run on inputs of the given types would keep the state: for the name of each
-    /// kept input, whether the run appends to it in place, and reasons why it copies earlier rows.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Input`] for a name that no input has, and for types with which the model
-    /// contradicts itself.
-    pub fn explain(&self, inputs: &[(&str, Type)]) -> Result<Vec<(String, StateUse)>, Error> {
+    /// Explains how a run would keep the state; see `tool::SessionStateExt::explain`.
+    pub(crate) fn explain(
+        &self,
+        inputs: &[(&str, Type)],
+    ) -> Result<Vec<(String, StateUse)>, Error> {
         for (name, _) in inputs {
             self.session.input(name)?;
         }

@@ -1,8 +1,8 @@
 //! `SessionState`: values that stay between the runs of a session, such as the keys and values of a
 //! decoder.
 //!
-//! A state is used by one call at a time, in the order of the calls. A call takes its turn before it
-//! locks the state, so that a signal handler which uses the state of the run that it interrupts
+//! A state is used by one call at a time, in the order of the calls. A call takes its turn before
+//! it locks the state, so that a signal handler which uses the state of the run that it interrupts
 //! raises an error and does not wait for its own thread.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,6 +12,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use sardonyx::run::{SessionState, StatePair};
+use sardonyx::tool::SessionStateExt;
 use sardonyx::{Error, ErrorKind, Outputs, Type, Value};
 
 use super::errors::{argument_error, input_error, new_error, to_exception};
@@ -82,7 +83,8 @@ impl PyStatePair {
         found.iter().map(|pair| PyStatePair::from_names(pair.input(), pair.output())).collect()
     }
 
-    /// Shape of the input before the first run, as a tuple; None if it follows from the type.
+    /// Returns the shape of the input before the first run, as a tuple; None if it follows from the
+    /// type.
     #[getter]
     fn first_dims<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.first_dims.as_ref().map(|dims| PyTuple::new(py, dims)).transpose()
@@ -151,8 +153,8 @@ impl<'py> FromPyObject<'_, 'py> for PyStatePair {
     }
 }
 
-/// State of a series of runs of a session: outputs of a run that are inputs of the next one, such as
-/// the keys and values of a text that a decoder continues. `Session.state` makes it.
+/// State of a series of runs of a session: outputs of a run that are inputs of the next one, such
+/// as the keys and values of a text that a decoder continues. `Session.state` makes it.
 ///
 /// Where the model joins an input and new rows, by `Concat` or by the cache of `Attention`, a run
 /// writes the new rows into the memory of the state and copies no earlier ones. Results have the
@@ -177,10 +179,12 @@ impl PySessionState {
     /// the outputs that it does not keep, by name.
     ///
     /// `outputs` lists the names of the outputs to return; the default is all. `timeout` is a time
-    /// limit in seconds, waiting for other calls included. `stop` is a `StopFlag` with which another
-    /// thread can cancel the run. Raises `sardonyx.Error` like `Session.run`, and leaves the state
-    /// as it was; its code is `input` also for an input that the state keeps, and for a model that
-    /// appends a number of rows that depends on values.
+    /// limit in seconds, waiting for other calls included. `stop` is a `StopFlag` with which
+    /// another thread can cancel the run.
+    ///
+    /// Raises `sardonyx.Error` like `Session.run`, and leaves the state as it was; its code is
+    /// `input` also for an input that the state keeps, and for a model that appends a number of
+    /// rows that depends on values.
     #[pyo3(signature = (feeds, *, outputs=None, timeout=None, stop=None))]
     fn run<'py>(
         &self,
@@ -236,9 +240,9 @@ impl PySessionState {
         pairs.any(|(pair, is_appended)| pair.input == name && *is_appended)
     }
 
-    /// Explains how a run on the inputs `feeds` would keep the state. Returns a dict with a list for
-    /// each kept input, by name: reasons why the run copies earlier rows, as sentences without their
-    /// subject. An empty list means that it copies none.
+    /// Explains how a run on the inputs `feeds` would keep the state. Returns a dict with a list
+    /// for each kept input, by name: reasons why the run copies earlier rows, as sentences without
+    /// their subject. An empty list means that it copies none.
     fn explain<'py>(&self, feeds: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
         let py = feeds.py();
         let engine = &self.session.get().0;
@@ -335,8 +339,8 @@ impl PySessionState {
 
     /// Replaces the value of the input `name` by a copy of an array, such as one that was saved.
     ///
-    /// Raises `sardonyx.Error` with the code `argument` if the state has no such input, and with the
-    /// code `input` if the element type or the rank is not that of the state.
+    /// Raises `sardonyx.Error` with the code `argument` if the state has no such input, and with
+    /// the code `input` if the element type or the rank is not that of the state.
     fn set_value(&self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = value.py();
         let elem = self.session.get().0.input_ports().iter().find(|port| port.name() == name);
@@ -378,8 +382,7 @@ impl PySessionState {
     ///
     /// # Errors
     ///
-    /// `TypeError` for an item of `pairs` that is no pair; `sardonyx.Error` for a negative number,
-    /// and for the errors of the library's builder.
+    /// `sardonyx.Error` for a negative number, and for the errors of the library's builder.
     pub(super) fn build(
         session: &Bound<'_, PySession>,
         pairs: Option<Items<PyStatePair>>,

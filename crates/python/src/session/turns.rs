@@ -15,8 +15,8 @@ use crate::session::limits::Limits;
 /// Interval at which a waiting thread handles signals and checks its limits.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// FIFO lock of a Python object, which knows the thread that holds it: a signal handler that runs in
-/// the middle of a call would otherwise deadlock on the lock of its own thread.
+/// FIFO lock of a Python object, which knows the thread that holds it: a signal handler that runs
+/// in the middle of a call would otherwise deadlock on the lock of its own thread.
 pub(super) struct TurnLock {
     /// Noun for the object, for messages.
     object: &'static str,
