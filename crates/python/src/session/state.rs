@@ -200,9 +200,10 @@ impl PySessionState {
         let given = engine.find_given(feeds)?;
         // Copies large arrays too if an output replaces a pair: it may be an input, and must not
         // alias memory of the caller.
-        let mut converter = match self.appended.contains(&false) {
-            true => InputConverter::with_copies(),
-            false => InputConverter::default(),
+        let mut converter = if self.appended.contains(&false) {
+            InputConverter::with_copies()
+        } else {
+            InputConverter::default()
         };
         let inputs = engine.convert_given(&mut converter, &given)?;
         let turn = self.turns.acquire(py, &limits)?;
