@@ -20,11 +20,13 @@ mod ports;
 mod rank;
 mod settings;
 mod shard;
+mod state;
 mod take;
 mod tensor;
 mod test_operators;
 mod trainer;
 mod training;
+mod turns;
 mod worker;
 
 use std::cell::Cell;
@@ -39,15 +41,19 @@ use sardonyx::StopFlag;
 use sardonyx_ort::profile::Recorder;
 
 use crate::errors::Error;
+use crate::items::Items;
 use engine::Engine;
 use limits::Limits;
 use ports::{PyPort, join_ports};
 use settings::Settings;
+use state::{PySessionState, PyStatePair};
 
 /// Adds the classes and functions of `sardonyx._core.session` to `module`.
 pub(crate) fn fill_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Error", module.py().get_type::<Error>())?;
     module.add_class::<PySession>()?;
+    module.add_class::<PySessionState>()?;
+    module.add_class::<PyStatePair>()?;
     module.add_class::<trainer::PyTrainer>()?;
     module.add_class::<trainer::Snapshot>()?;
     module.add_class::<member::PyMember>()?;
@@ -285,6 +291,29 @@ impl PySession {
         let wanted = outputs.map(|names| self.0.find_outputs(names)).transpose()?;
         let values = self.0.run(feeds, wanted.as_deref(), limits)?;
         engine::to_dict(py, self.0.output_names(), values, wanted.as_deref())
+    }
+
+    /// Makes the state of a series of runs, in which outputs become inputs of the next run, such as
+    /// the keys and values of a decoder.
+    ///
+    /// `pairs` lists `StatePair` objects, or tuples of the name of an input and that of its output;
+    /// by default pairs are found by names and types, such as `past_key_values.0.key` with
+    /// `present.0.key`. `batch` is the number of sequences. `dims` maps names of other symbolic
+    /// dimensions of the kept inputs to sizes. `capacity` is the number of rows that memory is
+    /// reserved for; without it, memory doubles when it is full.
+    ///
+    /// Raises `sardonyx.Error` with the code `argument` without any pair, for a name that does not
+    /// exist and for an open size, and with the code `run` if the memory exceeds the limit of the
+    /// session.
+    #[pyo3(signature = (pairs=None, *, batch=1, dims=None, capacity=0))]
+    fn state(
+        slf: &Bound<'_, Self>,
+        pairs: Option<Items<PyStatePair>>,
+        batch: i128,
+        dims: Option<&Bound<'_, PyDict>>,
+        capacity: i128,
+    ) -> PyResult<PySessionState> {
+        PySessionState::build(slf, pairs, batch, dims, capacity)
     }
 
     /// Runs the model `runs` times after one warm-up run and returns the time of each step as a

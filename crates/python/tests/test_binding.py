@@ -89,6 +89,72 @@ def test_an_array_may_be_input_and_output(shape):
         assert np.array_equal(both, expected)
 
 
+HEADS, KEY_HEADS, SIZE = 4, 2, 8
+GROUPED = """g (float[B, S, 32] q, float[B, S, 16] k, float[B, S, 16] v, float[B, 2, P, 8] past_key, float[B, 2, P, 8] past_value,
+        int32[B] seqlens_k, int32[1] total_sequence_length)
+    => (float[B, S, 32] y, float[B, 2, T, 8] present_key, float[B, 2, T, 8] present_value) {
+    y, present_key, present_value = com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 2>
+        (q, k, v, past_key, past_value, seqlens_k, total_sequence_length) }"""
+
+
+def attend(q, keys, values):
+    """Attention of the queries of one sequence, of which the last one sees all keys, by its formula."""
+    rows, outputs = len(q), np.empty((len(q), HEADS, SIZE))
+    for row in range(rows):
+        seen = len(keys) - rows + row + 1
+        for head in range(HEADS):
+            group = head * KEY_HEADS // HEADS
+            scores = keys[:seen, group].astype(float) @ q[row, head] / np.sqrt(SIZE)
+            weights = np.exp(scores - scores.max())
+            outputs[row, head] = weights @ values[:seen, group] / weights.sum()
+    return outputs.reshape(rows, HEADS * SIZE)
+
+
+@pytest.mark.parametrize("capacity", [16, 300])
+@pytest.mark.parametrize("form", ["values", "addresses"])
+def test_past_and_present_may_share_a_buffer(capacity, form):
+    """As onnxruntime-genai binds caches of keys and values: one buffer is past and present, with room for later positions."""
+    model = ort.InferenceSession(
+        sardonyx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>\n{GROUPED}')
+    )
+    rng, binding = np.random.default_rng(5), model.io_binding()
+    buffers = {name: np.zeros((2, KEY_HEADS, capacity, SIZE), np.float32) for name in ("key", "value")}
+    by_hand = {name: buffer.copy() for name, buffer in buffers.items()}
+    lengths, own = np.array([0, 0]), [[np.zeros((0, KEY_HEADS, SIZE), np.float32)] * 2 for _ in range(2)]
+    # The prompts differ in length, so rows of the shorter one are padding that later rows replace.
+    for turn, rows in enumerate(([5, 3], [1, 1], [1, 1], [1, 1], [1, 1])):
+        count = max(rows)
+        lengths = lengths + rows
+        feeds = {name: rng.normal(size=(2, count, width)).astype(np.float32) for name, width in (("q", 32), ("k", 16), ("v", 16))}
+        total = np.array([max(lengths)], np.int32)
+        feeds |= {"seqlens_k": (lengths - 1).astype(np.int32), "total_sequence_length": total}
+        for name, value in feeds.items():
+            binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(value))
+        for name, buffer in buffers.items():
+            if form == "values":
+                value = ort.OrtValue.ortvalue_from_numpy(buffer)
+                binding.bind_ortvalue_input(f"past_{name}", value)
+                binding.bind_ortvalue_output(f"present_{name}", value)
+            else:
+                place = ("cpu", 0, np.float32, buffer.shape, buffer.ctypes.data)
+                binding.bind_input(f"past_{name}", *place)
+                binding.bind_output(f"present_{name}", *place)
+        binding.bind_output("y")
+        model.run_with_iobinding(binding)
+        y = binding.get_outputs()[-1].numpy()
+        wanted = model.run(None, feeds | {f"past_{name}": value for name, value in by_hand.items()})
+        by_hand = dict(zip(by_hand, wanted[1:], strict=True))
+        assert y.tobytes() == wanted[0].tobytes(), turn
+        assert all(buffers[name].tobytes() == value.tobytes() for name, value in by_hand.items()), turn
+        for member, length in enumerate(rows):
+            q, k, v = (feeds[name][member, :length].reshape(length, -1, SIZE) for name in "qkv")
+            own[member] = [np.concatenate(pair) for pair in zip(own[member], (k, v), strict=True)]
+            np.testing.assert_allclose(y[member, :length], attend(q, *own[member]), rtol=0, atol=1e-5)
+            for buffer, value in zip(buffers.values(), own[member], strict=True):
+                assert np.array_equal(buffer[member, :, : lengths[member]], value.transpose(1, 0, 2)), turn
+        binding.clear_binding_outputs()
+
+
 def test_outputs_may_be_bound_to_memory_that_they_share():
     model = two()
     binding = model.io_binding()

@@ -276,6 +276,39 @@ def identity(kind):
     return sardonyx.Session(sardonyx.parser.parse_model(f'<ir_version: 12, opset_import: ["": 23]> {text}'))
 
 
+def growing():
+    text = "g (float[batch, n] x, float[batch, p] past) => (float[batch, q] present) { present = Concat <axis = 1> (past, x) }"
+    return sardonyx.Session(sardonyx.parser.parse_model(f'<ir_version: 12, opset_import: ["": 23]> {text}')).state()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_calls_of_a_state_with_anything_return_or_raise():
+    state = growing()
+    counts = {"returned": 0, "raised": 0}
+    for seed in range(CALLS // 5):
+        rng = random.Random(seed)
+        calls = [
+            lambda: state.run({"x": values(rng)} if rng.randrange(2) else values(rng)),  # noqa: B023
+            lambda: state.run({"x": np.ones((len(state.value("past")), rng.randrange(3)), "f4")}),  # noqa: B023
+            lambda: state.set_value(rng.choice(["past", "x", "", 5]), values(rng)),  # noqa: B023
+            lambda: state.truncate(rng.choice([0, 1, 5, values(rng)])),  # noqa: B023
+            lambda: state.select(rng.choice([[0], [0, 0], values(rng)])),  # noqa: B023
+            lambda: state.reserve(rng.choice([0, 70, -1])),  # noqa: B023
+            lambda: state.explain({"x": values(rng)}),  # noqa: B023
+            lambda: state.session.state([(values(rng), values(rng))], capacity=rng.choice([0, 2**70])),  # noqa: B023
+            lambda: state.clone().run({"x": [[1.0]]}),
+        ]
+        try:
+            with np.errstate(all="ignore"):
+                rng.choice(calls)()
+            counts["returned"] += 1
+        except Exception:  # noqa: BLE001 - a panic is not an Exception
+            counts["raised"] += 1
+        if state.nbytes > 1 << 20:
+            state = growing()
+    assert min(counts.values()) > CALLS // 100, counts
+
+
 @pytest.mark.parametrize("shape", FALSE_SHAPES, ids=repr)
 def test_a_false_shape_is_an_error(shape):
     sparse, text, bits = [identity(kind) for kind in ("sparse_tensor(float[N])", "string[N]", "bfloat16[N]")]
@@ -337,6 +370,9 @@ CALLS_WITH_LISTS = {
     "available": lambda items: _core.ort.normalize_providers([], items),
     "provider options": lambda items: _core.ort.normalize_providers([("CPUExecutionProvider", items)], []),
     "initializers": lambda items: ort.SessionOptions()._add_external(items, items),
+    "pairs": lambda items: identity("float[N]").state(items),
+    "members": lambda items: growing().select(items),
+    "first dimensions": lambda items: sardonyx.StatePair("x", "y", first_dims=items),
     "files": lambda items: ort.SessionOptions()._add_files(items, items, items),
     "state": lambda items: _core.ort.SessionOptions().__setstate__(({}, items, items, items, items, items)),
 }

@@ -74,6 +74,22 @@ def sessions() -> None:
         session(x=x)
 
 
+def states() -> None:
+    text = "g (float[n, 2] x, float[p, 2] past) => (float[q, 2] present) { present = Concat <axis = 0> (past, x) }"
+    session = sardonyx.Session(sardonyx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> {text}'))
+    pair = sardonyx.StatePair("past", "present", first_dims=(0, 2), axis=0)
+    assert_type(pair.first_dims, tuple[int, ...] | None)
+    state = session.state([pair], batch=1, dims={"p": 0}, capacity=8)
+    assert_type(session.state([("past", "present")]), sardonyx.SessionState)
+    assert_type(state.run({"x": np.ones((1, 2), np.float32)}, timeout=9.0), dict[str, "Value"])
+    assert_type(len(state) + state.nbytes + state.copied_bytes, int)
+    assert_type(state.capacity, int | None)
+    assert_type(state.explain({"x": [[1.0, 2.0]]}), dict[str, list[str]])
+    assert_type(state.clone().pairs + sardonyx.StatePair.find(state.session), list[sardonyx.StatePair])
+    state.set_value("past", state.value("past"))
+    state.select(range(0))
+
+
 def models() -> None:
     model = sardonyx.parser.parse_model(TEXT)
     message = Proto.FromString(model)
@@ -152,6 +168,7 @@ def refused() -> None:
         lambda: session.run({"x": object()}),  # type: ignore[dict-item]
         lambda: session.run({"x": [[1, 2]]}, outputs="y"),  # type: ignore[arg-type]
         lambda: session(x={1, 2}),  # type: ignore[arg-type]
+        lambda: session.state([("x",)]),  # type: ignore[list-item]
         lambda: sardonyx.Tensor(object()),  # type: ignore[arg-type]
         lambda: sardonyx.printer.model_to_text(5),  # type: ignore[arg-type]
         lambda: sardonyx.checker.check_model(model, checks=True),  # type: ignore[call-arg]
@@ -165,6 +182,7 @@ def refused() -> None:
 
 def main() -> None:
     sessions()
+    states()
     models()
     training()
     workers()

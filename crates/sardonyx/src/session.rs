@@ -788,12 +788,20 @@ impl Session {
         &self,
         inputs: &[(&str, Type)],
     ) -> Result<Vec<(String, StateUse)>, Error> {
+        self.explain_pairs(&StatePair::find(self.inputs(), self.outputs()), inputs)
+    }
+
+    /// Explains how runs would keep the given pairs of state, like [`Session::explain_state`].
+    pub(crate) fn explain_pairs(
+        &self,
+        pairs: &[StatePair],
+        inputs: &[(&str, Type)],
+    ) -> Result<Vec<(String, StateUse)>, Error> {
         let types = self.inputs().iter().map(|port| {
             let given = inputs.iter().find(|(name, _)| *name == port.name())?;
             Some(given.1.clone())
         });
         let types: Vec<Option<Type>> = types.collect();
-        let pairs = StatePair::find(self.inputs(), self.outputs());
         let ports: Vec<StatePorts> =
             pairs.iter().map(|pair| pair.find_ports(self)).collect::<Result<_, _>>()?;
         if ports.is_empty() {

@@ -1,7 +1,7 @@
 //! State that stays between runs: outputs that become inputs of the next run.
 
 use sardonyx_model::Type;
-use sardonyx_runtime::{Input, KeptPorts, KeptState, Port, RunOptions, StatePorts};
+use sardonyx_runtime::{Input, KeptPorts, KeptState, Port, RunOptions, StatePorts, StateUse};
 use sardonyx_tensor::{DataType, Tensor, Value};
 
 use crate::error::{Error, ErrorKind};
@@ -345,6 +345,19 @@ impl SessionState {
     pub fn is_appended(&self, name: &str) -> bool {
         let mut pairs = self.pairs.iter().zip(self.kept.pairs());
         pairs.any(|(pair, (_, is_appended))| pair.input == name && is_appended)
+    }
+
+    /// Explains how a run would keep the state; see `tool::SessionStateExt::explain`.
+    pub(crate) fn explain(
+        &self,
+        inputs: &[(&str, Type)],
+    ) -> Result<Vec<(String, StateUse)>, Error> {
+        for (name, _) in inputs {
+            self.session.input(name)?;
+        }
+        let kept = self.pairs.iter().map(StatePair::input).zip(self.kept.types());
+        let all: Vec<(&str, Type)> = kept.chain(inputs.iter().cloned()).collect();
+        self.session.explain_pairs(&self.pairs, &all)
     }
 
     /// Returns the number of rows: positions of a text. 0 if no pair has rows.

@@ -11,6 +11,7 @@ use crate::check::{CheckOptions, CheckReport, FillOptions, Finding};
 use crate::device::{Division, ShardReport};
 use crate::edit::InvalidResult;
 use crate::infer::{InferOptions, Inferred};
+use crate::run::SessionState;
 use crate::{Error, Model, Port, Session, SessionBuilder, Type, Value};
 
 pub use crate::external::{DataAccess, open_data_file}; // python: onnx.external_data_helper
@@ -380,5 +381,23 @@ impl SessionExt for Session {
 
     fn fused_steps(&self) -> Vec<(String, String)> {
         Session::fused_steps(self)
+    }
+}
+
+/// Unstable methods of [`SessionState`]. Used by python, `SessionState.explain`; tests.
+pub trait SessionStateExt {
+    /// Explains how a run on inputs of the given types would keep the state: for the name of each
+    /// kept input, whether the run appends to it in place, and reasons why it copies earlier rows.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`](crate::ErrorKind::Input) for a name that no input has, and for types
+    /// with which the model contradicts itself.
+    fn explain(&self, inputs: &[(&str, Type)]) -> Result<Vec<(String, profile::StateUse)>, Error>;
+}
+
+impl SessionStateExt for SessionState {
+    fn explain(&self, inputs: &[(&str, Type)]) -> Result<Vec<(String, profile::StateUse)>, Error> {
+        SessionState::explain(self, inputs)
     }
 }

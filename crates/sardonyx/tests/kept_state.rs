@@ -2,8 +2,9 @@
 //! hand.
 
 use sardonyx::run::{MemoryBudget, SessionState, StatePair};
+use sardonyx::tool::SessionStateExt;
 use sardonyx::value::f16;
-use sardonyx::{DataType, ErrorKind, Model, Outputs, RunOptions, Session, Tensor, Value};
+use sardonyx::{DataType, ErrorKind, Model, Outputs, RunOptions, Session, Tensor, Type, Value};
 
 use crate::random::Random;
 
@@ -423,6 +424,33 @@ fn mistakes_are_explained() {
     );
     let error = state.select(&[1]).unwrap_err();
     assert_eq!(error.message(), "the batch has 1 members, so none has the number 1");
+}
+
+/// Explains a run by the sizes of the state and of its inputs.
+#[test]
+fn reasons_to_copy_rows_are_explained() {
+    let x = [("x", Type::tensor(DataType::Float, [1i64, 2, 8]))];
+    for cache in &CACHES {
+        let session = compile(cache.body);
+        let mut both = Both::new(&session, cache, 1, 8);
+        both.append(&mut Random(5), 3);
+        let found = both.state.explain(&x).unwrap();
+        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, NAMES.map(|(past, _)| past));
+        for (name, used) in &found {
+            assert_eq!(used.is_appended, both.state.is_appended(name), "{}", cache.body);
+            assert_eq!(used.is_appended, used.copies.is_empty(), "{}", cache.body);
+        }
+    }
+    let session = compile(CACHES[6].body);
+    let pair = StatePair::new("past_v", "present_v").batch_axis(0).axis(1);
+    let state = session.state().pairs([pair]).build().unwrap();
+    let found = state.explain(&x).unwrap();
+    let [(name, used)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(name, "past_v");
+    assert!(used.copies[0].contains("does not begin with the input"), "{:?}", used.copies);
+    let error = state.explain(&[("y", Type::tensor(DataType::Float, [1i64]))]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input);
 }
 
 #[test]

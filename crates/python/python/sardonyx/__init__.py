@@ -51,7 +51,17 @@ from sardonyx import (
 )
 from sardonyx._comparing import compare
 from sardonyx._core import IR_VERSION, __version__
-from sardonyx._core.session import Error, Port, Session, StopFlag, Tensor, Trainer, deadline
+from sardonyx._core.session import (
+    Error,
+    Port,
+    Session,
+    SessionState,
+    StatePair,
+    StopFlag,
+    Tensor,
+    Trainer,
+    deadline,
+)
 from sardonyx._editing import diff, extract, reduce
 from sardonyx._profile import Profile, ProfiledStep
 from sardonyx._sharding import shard
@@ -73,8 +83,10 @@ __all__ = [
     "Profile",
     "ProfiledStep",
     "Session",
+    "SessionState",
     "SparseTensor",
     "State",
+    "StatePair",
     "StopFlag",
     "Tensor",
     "Trainer",

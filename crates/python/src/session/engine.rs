@@ -36,6 +36,9 @@ const UNINTERRUPTED_NANOSECONDS: u64 = 1_000_000;
 /// Outputs of a run as Python objects; up to 4 are stored on the stack.
 pub(crate) type Objects<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
 
+/// Indices and values of inputs; up to 4 are stored on the stack.
+pub(crate) type Given<'py> = SmallVec<[(usize, Bound<'py, PyAny>); 4]>;
+
 /// Selection of the model outputs that a run returns.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct OutputSelection<'w, 'py> {
@@ -183,28 +186,27 @@ impl Engine {
         wanted: Option<&[usize]>,
         limits: Limits,
     ) -> PyResult<Objects<'py>> {
-        self.run_dict(&as_dict(feeds)?, wanted, limits)
+        let given = self.find_given(feeds)?;
+        self.run_by_index(feeds.py(), &given, OutputSelection::new(wanted), limits)
     }
 
-    /// Runs the model on a dict of inputs by name and returns all outputs, or the outputs at the
-    /// indices `wanted`.
-    fn run_dict<'py>(
-        &self,
-        feeds: &Bound<'py, PyDict>,
-        wanted: Option<&[usize]>,
-        limits: Limits,
-    ) -> PyResult<Objects<'py>> {
-        let py = feeds.py();
-        let mut given: SmallVec<[(usize, Bound<'py, PyAny>); 4]> = SmallVec::new();
+    /// Finds the indices of inputs that a mapping gives by name.
+    ///
+    /// # Errors
+    ///
+    /// `sardonyx.Error` if `feeds` is not a mapping, or has a name that no input has.
+    pub(crate) fn find_given<'py>(&self, feeds: &Bound<'py, PyAny>) -> PyResult<Given<'py>> {
+        let (py, feeds) = (feeds.py(), as_dict(feeds)?);
+        let mut given = Given::new();
         for (index, name) in self.input_names.iter().enumerate() {
             if let Some(value) = feeds.get_item(name.bind(py))? {
                 given.push((index, value));
             }
         }
         if given.len() != feeds.len() {
-            self.check_names(feeds)?;
+            self.check_names(&feeds)?;
         }
-        self.run_by_index(py, &given, OutputSelection::new(wanted), limits)
+        Ok(given)
     }
 
     /// Checks that every key of `feeds` is the name of a model input.
@@ -263,8 +265,7 @@ impl Engine {
         wanted: OutputSelection<'_, 'py>,
         limits: Limits,
     ) -> PyResult<Objects<'py>> {
-        let last = self.last_nanoseconds.load(Ordering::Relaxed);
-        let is_short = last < SHORT_NANOSECONDS;
+        let is_short = self.last_nanoseconds.load(Ordering::Relaxed) < SHORT_NANOSECONDS;
         let has_limits = limits.stop.is_some() || limits.deadline.is_some();
         let is_free = !has_limits && limits.profile.is_none();
         // Outputs in memory of the caller would escape the memory limit.
@@ -276,22 +277,8 @@ impl Engine {
             }
         }
         let mut converter = InputConverter::default();
-        let mut inputs: Vec<(&str, Value)> = Vec::with_capacity(given.len());
-        for (index, object) in given {
-            let port = &self.session.inputs()[*index];
-            if let Some(value) = converter.convert_argument(object, port)? {
-                inputs.push((port.name(), value));
-            }
-        }
-        let keeps = is_short && !has_limits && converter.has_copies_only();
-        let looks = self.has_loops || last >= UNINTERRUPTED_NANOSECONDS;
-        let interpreter = if keeps {
-            GilUse::Keep
-        } else if looks {
-            GilUse::ReleaseAndCheck
-        } else {
-            GilUse::Release
-        };
+        let inputs = self.convert_given(&mut converter, given)?;
+        let interpreter = self.choose_gil_use(&limits, &converter);
         let started = Instant::now();
         if let Some(bound) = BoundRun::new(py, &inputs, wanted) {
             let outputs = limits.run(py, interpreter, |options| bound.run(&self.session, options));
@@ -306,8 +293,42 @@ impl Engine {
         returned
     }
 
+    /// Converts pairs of input index and value to names and values. Leaves out inputs that a Python
+    /// None omits.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`InputConverter::convert_argument`].
+    pub(crate) fn convert_given(
+        &self,
+        converter: &mut InputConverter,
+        given: &[(usize, Bound<'_, PyAny>)],
+    ) -> PyResult<Vec<(&str, Value)>> {
+        let mut inputs = Vec::with_capacity(given.len());
+        for (index, object) in given {
+            let port = &self.session.inputs()[*index];
+            if let Some(value) = converter.convert_argument(object, port)? {
+                inputs.push((port.name(), value));
+            }
+        }
+        Ok(inputs)
+    }
+
+    /// Decides by the duration of the last run whether a run releases the GIL.
+    pub(crate) fn choose_gil_use(&self, limits: &Limits, converter: &InputConverter) -> GilUse {
+        let last = self.last_nanoseconds.load(Ordering::Relaxed);
+        let has_limits = limits.stop.is_some() || limits.deadline.is_some();
+        if last < SHORT_NANOSECONDS && !has_limits && converter.has_copies_only() {
+            GilUse::Keep
+        } else if self.has_loops || last >= UNINTERRUPTED_NANOSECONDS {
+            GilUse::ReleaseAndCheck
+        } else {
+            GilUse::Release
+        }
+    }
+
     /// Records the duration of a run that began at `started` and has just ended.
-    fn record_duration(&self, started: Instant) {
+    pub(crate) fn record_duration(&self, started: Instant) {
         let taken = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.last_nanoseconds.store(taken, Ordering::Relaxed);
     }
@@ -339,6 +360,11 @@ impl Engine {
     /// Returns the names of the model outputs, in the order of the model.
     pub(crate) fn output_names(&self) -> &[Py<PyString>] {
         &self.output_names
+    }
+
+    /// Returns the session, for runs on a kept state.
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
     }
 
     /// Returns name and type of each input of a run.

@@ -5,8 +5,6 @@
 //! programs and values, and replaces the trainer when it has succeeded. So readers never wait for
 //! the computation of a change, and an error or Ctrl-C leaves the state as it was.
 
-mod turns;
-
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,9 +22,9 @@ use super::opened::{find_parser, open_model, to_message, to_path};
 use super::ports::{PyPort, join_ports};
 use super::settings::Settings;
 use super::take::{InputConverter, ValueName, as_dict, shorten_repr};
+use super::turns::TurnLock;
 use super::{PyStopFlag, make_call_limits};
 use crate::items::Items;
-use turns::TurnLock;
 
 /// Trainer of a model that describes its training in `training_info`.
 ///
@@ -105,7 +103,7 @@ impl PyTrainer {
         });
         let trainer = trainer.map_err(|error| to_exception(py, &error))?;
         Ok(PyTrainer {
-            turns: TurnLock::default(),
+            turns: TurnLock::new("trainer"),
             settings,
             class,
             current: Mutex::new(Arc::new(trainer)),

@@ -183,6 +183,13 @@ impl KeptPair {
         }
     }
 
+    fn elem(&self) -> DataType {
+        match &self.content {
+            Content::Whole(tensor) => tensor.data_type(),
+            Content::Rows(rows) => rows.elem,
+        }
+    }
+
     /// Returns the size of the memory, in bytes.
     fn bytes(&self) -> usize {
         match &self.content {
@@ -193,11 +200,7 @@ impl KeptPair {
 
     /// Replaces the value by a tensor of the same rank. `others` are the bytes of other pairs.
     fn set(&mut self, tensor: Tensor, others: usize, session: &Session) -> Result<(), RunError> {
-        let rank = self.dims().len();
-        let elem = match &self.content {
-            Content::Whole(old) => old.data_type(),
-            Content::Rows(rows) => rows.elem,
-        };
+        let (rank, elem) = (self.dims().len(), self.elem());
         if tensor.rank() != rank || tensor.data_type() != elem {
             let name = session.inputs()[self.ports.input].name();
             let what = format!(
@@ -298,6 +301,11 @@ impl KeptState {
     /// Returns the ports of the pairs, and whether runs append to each in place.
     pub fn pairs(&self) -> impl ExactSizeIterator<Item = (StatePorts, bool)> {
         self.pairs.iter().map(|pair| (pair.ports, matches!(pair.content, Content::Rows(_))))
+    }
+
+    /// Returns the types of the values of the pairs, with the sizes that they have now.
+    pub fn types(&self) -> impl ExactSizeIterator<Item = Type> {
+        self.pairs.iter().map(|pair| Type::tensor(pair.elem(), pair.dims().iter().copied()))
     }
 
     /// Returns the number of rows of the first pair that has rows; 0 without one.

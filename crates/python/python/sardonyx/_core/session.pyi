@@ -73,6 +73,27 @@ class Session:
         Raises `sardonyx.Error`; its code is `input` for an unsuitable input and `stopped` for a
         canceled run.
         """
+    def state(
+        self,
+        pairs: Iterable[StatePair | tuple[str, str]] | None = None,
+        *,
+        batch: int = 1,
+        dims: dict[str, int] | None = None,
+        capacity: int = 0,
+    ) -> SessionState:
+        """Makes the state of a series of runs, in which outputs become inputs of the next run, such as
+        the keys and values of a decoder.
+
+        `pairs` lists `StatePair` objects, or tuples of the name of an input and that of its output;
+        by default pairs are found by names and types, such as `past_key_values.0.key` with
+        `present.0.key`. `batch` is the number of sequences. `dims` maps names of other symbolic
+        dimensions of the kept inputs to sizes. `capacity` is the number of rows that memory is
+        reserved for; without it, memory doubles when it is full.
+
+        Raises `sardonyx.Error` with the code `argument` without any pair, for a name that does not
+        exist and for an open size, and with the code `run` if the memory exceeds the limit of the
+        session.
+        """
     def profile(
         self,
         feeds: Mapping[str, ValueLike],
@@ -127,6 +148,142 @@ class Session:
     @property
     def metadata(self) -> dict[str, str]:
         """Returns the metadata of the model (`metadata_props`) as a dict of strings."""
+
+@final
+class StatePair:
+    """Output and the input that it becomes in the next run, such as `present.0.key` and
+    `past_key_values.0.key`.
+
+    `first_dims` is the shape of the input before the first run; by default it follows from the type
+    of the input, with 0 rows. `axis` is the axis of rows, which `SessionState.truncate` cuts; it is
+    found where runs append to the input. `batch_axis` is the axis of sequences, of which
+    `SessionState.select` keeps some; by default it is the axis whose name contains `batch`, or else
+    the first one if its size is open.
+    """
+    def __new__(
+        cls,
+        input: str,
+        output: str,
+        *,
+        first_dims: Iterable[int] | None = None,
+        axis: int | None = None,
+        batch_axis: int | None = None,
+    ) -> StatePair: ...
+    @staticmethod
+    def find(session: Session) -> list[StatePair]:
+        """Finds the pairs of a session by names and types: `past_key_values.0.key` with
+        `present.0.key`, `past_0` with `present_0`, `cache_in` with `cache_out`, and the like.
+        """
+    @property
+    def input(self) -> str:
+        """Name of the input."""
+    @property
+    def output(self) -> str:
+        """Name of the output."""
+    @property
+    def first_dims(self) -> tuple[int, ...] | None:
+        """Returns the shape of the input before the first run, as a tuple; None if it follows from the
+        type.
+        """
+    @property
+    def axis(self) -> int | None:
+        """Axis of rows; None if it is to be found."""
+    @property
+    def batch_axis(self) -> int | None:
+        """Axis of sequences; None if it is to be found."""
+
+@final
+class SessionState:
+    """State of a series of runs of a session: outputs of a run that are inputs of the next one, such
+    as the keys and values of a text that a decoder continues. `Session.state` makes it.
+
+    Where the model joins an input and new rows, by `Concat` or by the cache of `Attention`, a run
+    writes the new rows into the memory of the state and copies no earlier ones. Results have the
+    bits of runs that pass the same values by hand. A run that fails leaves the state as it was.
+
+    Threads may share a state: calls wait for each other. `len(state)` is the number of rows,
+    positions of a text.
+    """
+    def run(
+        self,
+        feeds: Mapping[str, ValueLike],
+        *,
+        outputs: list[str] | tuple[str, ...] | None = None,
+        timeout: float | None = None,
+        stop: StopFlag | None = None,
+    ) -> dict[str, Value]:
+        """Runs the session on a dict of the inputs that the state does not keep, and returns a dict of
+        the outputs that it does not keep, by name.
+
+        `outputs` lists the names of the outputs to return; the default is all. `timeout` is a time
+        limit in seconds, waiting for other calls included. `stop` is a `StopFlag` with which
+        another thread can cancel the run.
+
+        Raises `sardonyx.Error` like `Session.run`, and leaves the state as it was; its code is
+        `input` also for an input that the state keeps, and for a model that appends a number of
+        rows that depends on values.
+        """
+    @property
+    def session(self) -> Session:
+        """Returns the session that the state belongs to."""
+    @property
+    def pairs(self) -> list[StatePair]:
+        """Returns the pairs of the state as a list of `StatePair`."""
+    def is_appended(self, name: str) -> bool:
+        """Whether runs append to the input `name` in place. Other inputs of the state are replaced by
+        outputs.
+        """
+    def explain(self, feeds: Mapping[str, ValueLike]) -> dict[str, list[str]]:
+        """Explains how a run on the inputs `feeds` would keep the state. Returns a dict with a list
+        for each kept input, by name: reasons why the run copies earlier rows, as sentences without
+        their subject. An empty list means that it copies none.
+        """
+    def __len__(self) -> int: ...
+    @property
+    def capacity(self) -> int | None:
+        """Returns the number of rows that fit before memory grows; None if runs append to no pair."""
+    @property
+    def nbytes(self) -> int:
+        """Returns the size of the memory of the state, in bytes. Clones count what they share."""
+    @property
+    def copied_bytes(self) -> int:
+        """Returns how many bytes of earlier rows the last run copied. It is 0 if runs append to all
+        pairs, memory did not grow, no clone shared it, and no step had to rearrange it.
+        """
+    @property
+    def can_truncate(self) -> bool:
+        """Whether `truncate` works: the axis of rows of each pair is known."""
+    def truncate(self, length: int) -> None:
+        """Drops all rows after the first `length`, and copies nothing of pairs to which runs append.
+
+        Raises `sardonyx.Error` with the code `input` if the axis of rows of a pair is not known.
+        """
+    def select(self, indices: Iterable[int]) -> None:
+        """Keeps the sequences with these numbers, in this order, such as the best beams. A number may
+        occur several times.
+
+        Raises `sardonyx.Error` with the code `input` for a number that no sequence has.
+        """
+    def reserve(self, rows: int) -> None:
+        """Reserves memory for `rows` rows in all. Raises `sardonyx.Error` with the code `run` if the
+        memory exceeds the limit of the session.
+        """
+    def value(self, name: str) -> Value:
+        """Returns the value of the input `name` as a new array, to save it. Raises `sardonyx.Error`
+        with the code `argument` if the state has no such input.
+        """
+    def set_value(self, name: str, value: ArrayLike) -> None:
+        """Replaces the value of the input `name` by a copy of an array, such as one that was saved.
+
+        Raises `sardonyx.Error` with the code `argument` if the state has no such input, and with
+        the code `input` if the element type or the rank is not that of the state.
+        """
+    def clone(self) -> SessionState:
+        """Returns a state with the same values, which shares memory with this one until one of them
+        runs. `copy.copy` and `copy.deepcopy` do the same.
+        """
+    def __copy__(self) -> SessionState: ...
+    def __deepcopy__(self, memo: dict[int, object], /) -> SessionState: ...
 
 @final
 class Trainer:

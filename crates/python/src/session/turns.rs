@@ -1,4 +1,4 @@
-//! Lock that admits the callers of a trainer in FIFO order.
+//! Lock that admits the callers of an object in FIFO order: a trainer or a kept state.
 
 use std::collections::BTreeSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,10 +15,11 @@ use crate::session::limits::Limits;
 /// Interval at which a waiting thread handles signals and checks its limits.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// FIFO lock of a trainer, which knows the thread that holds it: a signal handler that runs in the
-/// middle of a step would otherwise deadlock on the lock of its own thread.
-#[derive(Default)]
+/// FIFO lock of a Python object, which knows the thread that holds it: a signal handler that runs
+/// in the middle of a call would otherwise deadlock on the lock of its own thread.
 pub(super) struct TurnLock {
+    /// Noun for the object, for messages.
+    object: &'static str,
     state: Mutex<TurnQueue>,
     /// Notified when the lock is released or the queue has changed.
     ended: Condvar,
@@ -35,7 +36,7 @@ struct TurnQueue {
     last: u64,
 }
 
-/// Guard of [`TurnLock`]: the right to change the trainer until it is dropped.
+/// Guard of [`TurnLock`]: the right to change the object until it is dropped.
 pub(super) struct TurnGuard<'t>(&'t TurnLock);
 
 /// Result of waiting for the lock for one [`PAUSE`].
@@ -49,6 +50,11 @@ enum WaitResult {
 }
 
 impl TurnLock {
+    /// Creates the lock of an object, which messages call `object`.
+    pub(super) fn new(object: &'static str) -> TurnLock {
+        TurnLock { object, state: Mutex::default(), ended: Condvar::new() }
+    }
+
     /// Acquires the lock. Handles signals and checks `limits` every [`PAUSE`] while it waits.
     ///
     /// # Errors
@@ -58,9 +64,15 @@ impl TurnLock {
     pub(super) fn acquire(&self, py: Python<'_>, limits: &Limits) -> PyResult<TurnGuard<'_>> {
         let number = {
             let mut state = self.lock_queue();
+            // Keeps the GIL, which takes longer to hand over than a free lock to take.
+            if state.thread.is_none() && state.waiting.is_empty() {
+                state.thread = Some(thread::current().id());
+                return Ok(TurnGuard(self));
+            }
             state.last += 1;
             state.last
         };
+        let object = self.object;
         loop {
             let pause = match limits.deadline {
                 Some(deadline) => PAUSE.min(deadline.saturating_duration_since(Instant::now())),
@@ -69,20 +81,24 @@ impl TurnLock {
             match py.detach(|| self.wait(number, pause)) {
                 WaitResult::Begun => return Ok(TurnGuard(self)),
                 WaitResult::Within => {
-                    let what = "the trainer is changed during another change by the same thread, for example in a signal handler";
+                    let what = format!(
+                        "the {object} is used during a change by the same thread, for example in a \
+                         signal handler"
+                    );
                     return Err(PyRuntimeError::new_err(what));
                 }
                 WaitResult::Busy => {}
             }
             py.check_signals()?;
             let is_late = limits.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            let what = if is_late {
-                "the time limit was reached while another thread changed the trainer"
+            let reason = if is_late {
+                "time limit was reached"
             } else if limits.stop.as_ref().is_some_and(StopFlag::is_raised) {
-                "the call was stopped while another thread changed the trainer"
+                "call was stopped"
             } else {
                 continue;
             };
+            let what = format!("the {reason} while another thread changed the {object}");
             return Err(new_error(py, ErrorKind::Stopped, what, None));
         }
     }
