@@ -1,6 +1,7 @@
 """Simplify models by onnxsim, onnxslim and `sardonyx simplify --level close`, side by side.
 
-    python simplify.py SARDONYX WORK [--case MODEL.onnx INPUT=FILE.npy...]... [--wheels DIRECTORY] [--only TEXT] [--json FILE] [--tools NAMES]
+    python simplify.py SARDONYX WORK [--case MODEL.onnx INPUT=FILE.npy...]... [--wheels DIRECTORY] [--only TEXT] [--json FILE]
+        [--note FILE --machine TEXT] [--tools NAMES]
 
 Each tool is a process of its own, timed from start to exit, with its peak memory. For the rivals, `inside` is the time from reading the
 model to the written result, without the start of Python. Results are loaded again: their nodes, with those of bodies and functions, and
@@ -11,11 +12,13 @@ inputs and the weights change by a millionth.
 
 Prints a row for each model, then whether each bar is reached: fewer nodes than either rival, or as few as the model has; a tenth of the
 time, and a third of the memory, of the less demanding rival; at most 1.02 times the bytes of the model; no crash, no changed interface
-and no other results. `--tools sardonyx` leaves the rivals out.
+and no other results. `--note FILE` writes them as a note as well. `--tools sardonyx` leaves the rivals out.
 """
 
 import argparse
+import importlib.metadata
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -48,31 +51,28 @@ def main():
     parser.add_argument("--wheels", type=pathlib.Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--note", type=pathlib.Path)
+    parser.add_argument("--machine", default="an unknown machine")
     parser.add_argument("--tools", default=",".join(TOOLS))
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     onnxruntime.set_default_logger_severity(4)
     tools = args.tools.split(",")
-    print("| model | exporter | nodes | " + " | ".join(f"{tool}: nodes, bytes, s, MB" for tool in tools) + " |")
-    print("| --- " * (3 + len(tools)) + "|")
+    print(header(tools))
     rows = []
     for name, path, arrays in subjects(args):
         rows.append(judge(name, path, arrays, tools, args))
-        print_row(rows[-1], tools)
+        print(format_row(rows[-1], tools), flush=True)
         if args.json:
             args.json.write_text(json.dumps(rows, indent=1))
     problems = []
     if "sardonyx" in tools:
         problems = [f"{row['model']}: {problem}" for row in rows for problem in find_problems(row, tools)]
-    for tool in tools:
-        found = [row[tool] for row in rows]
-        crashes = sum(1 for one in found if one["failed"])
-        changed = sum(1 for one in found if one.get("interface"))
-        other = sum(1 for one in found if one.get("results"))
-        print(f"{tool}: {crashes} crashes, {changed} changed interfaces, {other} with other results")
-    for problem in problems:
-        print(problem)
-    print(f"{len(rows)} models, {len(problems)} problems")
+    summary = [summarize(tool, [row[tool] for row in rows]) for tool in tools] + problems
+    summary.append(f"{len(rows)} models, {len(problems)} problems")
+    print("\n".join(summary))
+    if args.note:
+        args.note.write_text(format_note(args, rows, tools, summary))
     sys.exit(1 if problems or not rows else 0)
 
 
@@ -271,7 +271,42 @@ def find_problems(row, tools):
     return found
 
 
-def print_row(row, tools):
+def header(tools):
+    columns = ["model", "exporter", "nodes"] + [f"{tool}: nodes, bytes, s, MB" for tool in tools]
+    return f"| {' | '.join(columns)} |\n{'| --- ' * len(columns)}|"
+
+
+def summarize(tool, found):
+    """The sums of a tool's results."""
+    crashes = sum(1 for one in found if one["failed"])
+    changed = sum(1 for one in found if one.get("interface"))
+    other = sum(1 for one in found if one.get("results"))
+    seconds = sum(one["seconds"] for one in found)
+    return f"{tool}: {crashes} crashes, {changed} changed interfaces, {other} with other results, {seconds:.1f} s in all"
+
+
+def format_note(args, rows, tools, summary):
+    """The note of a run: the machine, the versions, what the columns are, the table and its summary."""
+    ours = subprocess.run([args.sardonyx, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    rivals = [f"{tool} {importlib.metadata.version(tool)}" for tool in tools if tool != "sardonyx"]
+    versions = ", ".join([*rivals, f"ONNX Runtime {onnxruntime.__version__}", ours])
+    table = "\n".join([header(tools)] + [format_row(row, tools) for row in rows])
+    lines = "\n".join(f"- {line}" for line in summary)
+    return f"""# Simplified models against onnxsim and onnxslim
+
+Measured on {args.machine}, {len(os.sched_getaffinity(0))} processors:
+{versions}.
+
+One run of `cargo xtask bench simplify --write`, ours at `--level close`. Each tool is a process of its own: the nodes that are left, the
+bytes of the result divided by those of the model, seconds from start to exit, peak memory in MB.
+
+{table}
+
+{lines}
+"""
+
+
+def format_row(row, tools):
     cells = [row["model"], row["exporter"], row["nodes"]]
     for tool in tools:
         found = row[tool]
@@ -281,7 +316,7 @@ def print_row(row, tools):
         marks = ("" if not found["interface"] else ", interface") + ("" if not found["results"] else ", results")
         size = f"{found['bytes'] / row['bytes']:.3f}"
         cells.append(f"{found['nodes']}, {size}, {found['seconds']:.2f}, {found['megabytes']:.0f}{marks}")
-    print("|", " | ".join(str(cell) for cell in cells), "|", flush=True)
+    return f"| {' | '.join(str(cell) for cell in cells)} |"
 
 
 if __name__ == "__main__":

@@ -209,7 +209,8 @@ fn format_text(found: &Comparison, saved: &[PathBuf]) -> String {
     let compared = format_count(found.compared, "value");
     let without = match found.unmatched {
         0 => String::new(),
-        count => format!("; {count} of the first model have no partner"),
+        1 => "; 1 value of the first model has no counterpart".to_string(),
+        count => format!("; {count} values of the first model have no counterpart"),
     };
     let Some(first) = &found.first else {
         return text + &format!("{compared} agree{without}\n");

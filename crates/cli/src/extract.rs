@@ -267,6 +267,9 @@ fn as_text(report: &ExtractReport) -> String {
     }
     let mut lines = vec![parts.join(", ")];
     lines.push(format!("from {} to {}", list_names(&report.inputs), list_names(&report.outputs)));
+    if report.nodes == 0 && !report.inputs.is_empty() {
+        lines.push("no node lies between them".to_string());
+    }
     if !report.added.is_empty() {
         lines.push(format!("inputs beyond the selected values: {}", list_names(&report.added)));
     }

@@ -99,9 +99,20 @@ pub(crate) fn reduce(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
                 format!("it takes longer than {} seconds or is ended by a signal", args.timeout)
             }
         };
+        let help = match checker.last {
+            Some(126 | 127) => {
+                "the shell cannot run it; a command fails if its exit code is 1".into()
+            }
+            // With another meaning of 1, or a crash.
+            Some(code @ 2..) if cfg!(unix) => format!(
+                "a command fails if its exit code is 1; if {code} is the failure, end the command \
+                 with '; test $? -ne {code}'"
+            ),
+            _ => "a command fails if its exit code is 1".to_string(),
+        };
         return Err(Failure::new(format!("the command does not fail for the model: {found}"))
             .at(args.model.name())
-            .help("a command fails if its exit code is 1"));
+            .help(help));
     }
     let save = SaveOptions::new();
     let saved =

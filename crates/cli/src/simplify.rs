@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use sardonyx::check::VerifyOptions;
-use sardonyx::edit::{EditError, SimplifyLevel, SimplifyOptions, SimplifyReport};
+use sardonyx::edit::{EditError, NearMiss, SimplifyLevel, SimplifyOptions, SimplifyReport};
 use sardonyx::io::Weights;
 use sardonyx::run::Optimization;
 use sardonyx::value::Tolerance;
@@ -180,6 +180,8 @@ impl Job<'_> {
                     invalid.make_command(self.arg, self.saving, SCHEMA).with_answer(empty);
                 return command.finish(*result, target, terminal);
             }
+            // The options are wrong, not the model.
+            Err(error @ EditError::Option(_)) => return Err(Failure::new(error.to_string())),
             Err(error) => return Err(Failure::new(error.to_string()).at(name)),
         };
         let options = self.choose_verify_options();
@@ -219,6 +221,11 @@ impl Job<'_> {
 /// Formats the report: sizes, operators whose numbers changed, rules, near misses.
 fn as_text(report: &SimplifyReport) -> String {
     let (before, after) = (&report.before, &report.after);
+    if report.is_unchanged() && report.near.is_empty() && report.rejected.is_empty() {
+        let nodes = format_count(before.nodes, "node");
+        let bytes = format_bytes(before.constant_bytes);
+        return format!("nothing to simplify in {nodes} and {bytes} of constants\n");
+    }
     let mut text = format!(
         "{} → {}, {} → {} of constants\n",
         group_digits(before.nodes as u64),
@@ -249,16 +256,24 @@ fn as_text(report: &SimplifyReport) -> String {
             rejected.rule, rejected.place, rejected.why
         );
     }
-    for near in &report.near {
-        text += &format!("near: {} at {}: {}\n", near.rule, near.place, near.why);
+    let mut near: Vec<(&NearMiss, usize)> = Vec::new();
+    for found in &report.near {
+        match near.iter_mut().find(|(one, _)| one.rule == found.rule && one.why == found.why) {
+            Some((_, more)) => *more += 1,
+            None => near.push((found, 0)),
+        }
+    }
+    for (one, more) in near {
+        let others = if more == 0 { String::new() } else { format!(" and {more} more") };
+        text += &format!("near: {} at {}{others}: {}\n", one.rule, one.place, one.why);
     }
     if report.more_near > 0 {
         text += &format!("near: {} more\n", report.more_near);
     }
     if report.unverified > 0 {
-        let unverified = format_count(report.unverified, "rewrite");
-        let verified = group_digits(report.verified as u64);
-        text += &format!("{verified} verified, {unverified} were not run alone\n");
+        let unverified = group_digits(report.unverified as u64);
+        let all = format_count(report.verified + report.unverified, "rewrite");
+        text += &format!("not verified by themselves: {unverified} of {all}\n");
     }
     text
 }

@@ -193,8 +193,6 @@ struct Job<'a> {
     old_lists: Option<OldLists>,
     /// Bytes that folded constants may still add.
     grow: u64,
-    /// Bytes of repeated numbers that may still be stored.
-    repeated: u64,
     report: SimplifyReport,
     /// Near misses that were reported, by rule and node.
     near: HashSet<(&'static str, NodeId)>,
@@ -231,7 +229,6 @@ impl<'a> Job<'a> {
             verifier: Verifier::new(options, registry),
             old_lists,
             grow: options.growth(report.before.constant_bytes),
-            repeated: fold::SMALL.max(report.before.constant_bytes / 100),
             report,
             near: HashSet::new(),
             rejected: HashSet::new(),

@@ -119,6 +119,9 @@ impl fmt::Display for EditError {
             EditError::UnknownOperator { pattern, .. } => {
                 return write!(f, "no operator of the standard matches '{pattern}'");
             }
+            EditError::UnknownValue { name, .. } if name.contains('*') => {
+                return write!(f, "no value or node of the graph matches '{name}'");
+            }
             EditError::UnknownValue { name, .. } => {
                 return write!(f, "the graph has no value or node '{name}'");
             }

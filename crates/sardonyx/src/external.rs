@@ -23,7 +23,7 @@ use crate::beneath::{Directory, Identity, Refusal, read_identity};
 use crate::error::{Error, ErrorKind};
 use crate::mapping;
 use crate::open::{Access, read_stream};
-use crate::stamp::Stamp;
+use crate::stamp::{MappedFile, Stamp};
 use crate::stored::{self, Found, TakenFrom, Tensors, Wanted};
 
 /// Source of external data in place of data files: memory, an archive, a remote store.
@@ -256,15 +256,21 @@ impl DataFiles {
         Ok(file)
     }
 
-    /// Returns the identity, size and times that each mapped data file had when it was mapped.
-    pub(crate) fn list_stamps(&self) -> Vec<Arc<Stamp>> {
+    /// Returns the mapped data files.
+    pub(crate) fn list_mapped_files(&self) -> Vec<MappedFile> {
         if !self.options.access.is_mapped() {
             return Vec::new();
         }
         let opened = lock(&self.opened);
         let mut seen = HashSet::new();
         let files = opened.by_location.values().filter(|file| seen.insert(Arc::as_ptr(file)));
-        files.filter_map(|file| file.stamp.clone()).collect()
+        let files = files.filter_map(|file| match (&file.content, &file.stamp) {
+            (Content::Whole(bytes), Some(stamp)) => {
+                Some(MappedFile { bytes: bytes.clone(), stamp: Arc::clone(stamp) })
+            }
+            _ => None,
+        });
+        files.collect()
     }
 
     /// Copies the data files at `locations` into private memory. Other data files are still opened
@@ -1011,7 +1017,7 @@ mod tests {
             .map(|options| DataFiles::from_model_path(&scratch.path().join("m.onnx"), options));
         for files in [&apart, &whole] {
             assert_eq!(files.load("w", 1, Some(2)).unwrap().as_slice(), b"bc");
-            assert!(files.list_stamps().is_empty());
+            assert!(files.list_mapped_files().is_empty());
         }
         fs::write(&path, b"ABC").unwrap();
         for length in [1, 4] {

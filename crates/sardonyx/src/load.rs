@@ -30,7 +30,7 @@ use crate::open::{
 use crate::positions::find_positions;
 use crate::sniff::recognise;
 use crate::spans;
-use crate::stamp::Stamp;
+use crate::stamp::{MappedFile, Stamp};
 
 /// Time at which the files with a model's external data are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -331,10 +331,13 @@ impl OpenOptions {
             .map_err(|refusal| refusal.explain(&[]))
     }
 
-    /// Decodes the model of a source, and keeps the stamp of its mapped file to detect later
-    /// changes.
+    /// Decodes the model of a source, and keeps its mapped file with its stamp, to detect later
+    /// changes and to copy from it.
     fn load_source(&self, source: Source) -> Result<Loaded, Error> {
-        let mapped = source.stamp.clone().map(Arc::new);
+        let mapped = source
+            .stamp
+            .clone()
+            .map(|stamp| MappedFile { bytes: source.bytes.clone(), stamp: Arc::new(stamp) });
         let mut loaded = self.read_source(source)?;
         loaded.model.mapped = mapped;
         Ok(loaded)

@@ -16,7 +16,7 @@ use crate::external::{DataFiles, DataOptions};
 use crate::load::OpenOptions;
 use crate::open::{Access, io_error};
 use crate::save::{SaveOptions, embed};
-use crate::stamp::Stamp;
+use crate::stamp::{MappedFile, Stamp};
 
 /// An ONNX model in memory.
 ///
@@ -33,9 +33,8 @@ pub struct Model {
     pub(crate) file: Option<graph::SourceId>,
     /// Path of the model file, with symlinks resolved; `None` for a model without a file.
     pub(crate) path: Option<PathBuf>,
-    /// Identity, size and times that the model file had when it was mapped; `None` if it is not
-    /// mapped.
-    pub(crate) mapped: Option<Arc<Stamp>>,
+    /// The model file, if it is mapped.
+    pub(crate) mapped: Option<MappedFile>,
     /// Whether sessions of this model read weights in place in mapped files instead of copying
     /// them.
     pub(crate) shares: bool,
@@ -78,10 +77,15 @@ impl Model {
         }
     }
 
+    /// Returns the mapped files of the model: its own, and the data files that have been opened.
+    pub(crate) fn list_mapped_files(&self) -> Vec<MappedFile> {
+        self.mapped.iter().cloned().chain(self.data.list_mapped_files()).collect()
+    }
+
     /// Returns the identity, size and times that each mapped file of the model had when it was
     /// mapped.
     pub(crate) fn list_stamps(&self) -> Vec<Arc<Stamp>> {
-        self.mapped.iter().cloned().chain(self.data.list_stamps()).collect()
+        self.list_mapped_files().into_iter().map(|file| file.stamp).collect()
     }
 
     /// Fails if a mapped file of the model was overwritten in place since it was mapped: tensors

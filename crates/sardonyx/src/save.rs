@@ -1,8 +1,10 @@
 //! Saves models: chooses a storage for each value and replaces files atomically, so that readers
 //! never see a partial file.
 //!
-//! `layout` assigns tensors to data files, `replace` changes the directory step by step.
+//! `layout` assigns tensors to data files, `replace` changes the directory step by step, `copy`
+//! copies ranges of mapped files.
 
+mod copy;
 #[cfg(test)]
 mod crash;
 mod layout;

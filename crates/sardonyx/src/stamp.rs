@@ -3,6 +3,9 @@
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sardonyx_tensor::Buffer;
 
 use crate::beneath::Identity;
 use crate::error::{Error, ErrorKind};
@@ -13,6 +16,15 @@ pub(crate) struct Stamp {
     /// Absolute path, so that it stays valid if the process changes its working directory.
     path: PathBuf,
     facts: Facts,
+}
+
+/// A file that is mapped into memory.
+#[derive(Debug, Clone)]
+pub(crate) struct MappedFile {
+    /// All bytes of the file.
+    pub(crate) bytes: Buffer,
+    /// Identity, size and times when it was mapped.
+    pub(crate) stamp: Arc<Stamp>,
 }
 
 /// Inode, size and times of a file.
@@ -55,11 +67,33 @@ impl Facts {
     }
 }
 
+/// Opens a file for reading. Does not wait for a writer if the path leads to a pipe by now.
+#[cfg(unix)]
+fn open_file(path: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+}
+
+/// Opens a file for reading.
+#[cfg(not(unix))]
+fn open_file(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
 impl Stamp {
     /// Reads the stamp of an open file.
     pub(crate) fn new(path: &Path, file: &File) -> io::Result<Stamp> {
         let path = std::path::absolute(path)?;
         Ok(Stamp { path, facts: Facts::from_metadata(&file.metadata()?) })
+    }
+
+    /// Opens the file. `None` if its path leads to another file, or its content was changed.
+    pub(crate) fn reopen(&self) -> Option<File> {
+        // Without an inode, another file at the path could pass for it.
+        self.facts.identity?;
+        let file = open_file(&self.path).ok()?;
+        self.matches(&file).is_ok_and(|matches| matches).then_some(file)
     }
 
     /// Whether an open file has the same inode, size and time of the last write.

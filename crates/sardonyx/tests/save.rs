@@ -240,6 +240,64 @@ fn digests_are_written_and_compared_on_request() {
     now.open(&path).unwrap();
 }
 
+/// Makes a model with constants of these numbers of bytes.
+fn model_with_constants(sizes: &[usize]) -> Model {
+    let inputs: Vec<String> = (0..sizes.len()).map(|index| format!("w{index}")).collect();
+    let constants = sizes.iter().zip(&inputs).map(|(size, name)| {
+        let values: Vec<String> = (0..*size).map(|index| (index * 7 % 253).to_string()).collect();
+        format!("uint8[{size}] {name} = raw {{{}}}", values.join(", "))
+    });
+    let text = format!(
+        "<ir_version: 10, opset_import: [\"\": 21]>
+         g () => (uint8[n] y) <{}> {{ y = Concat <axis = 0> ({}) }}",
+        constants.collect::<Vec<_>>().join(", "),
+        inputs.join(", ")
+    );
+    Model::from_text(&text).unwrap()
+}
+
+#[test]
+fn long_values_of_mapped_files_are_saved_as_they_are() {
+    // Shorter and longer than ranges that the system copies from file to file, and than a chunk.
+    let model = model_with_constants(&[70_001, 10, 65_536, 65_535, 2_300_003]);
+    let scratch = tempfile::tempdir().unwrap();
+    let (path, other) = (scratch.path().join("m.onnx"), scratch.path().join("other.onnx"));
+    for inside in [true, false] {
+        let options = if inside { embedded_options() } else { external_options() };
+        options.save(&model, &path).unwrap();
+        let mapped = Model::open(&path).unwrap();
+        let bytes = embedded_bytes(&mapped, scratch.path());
+        assert_eq!(mapped.content_hash().unwrap(), model.content_hash().unwrap());
+        assert_saves(&mapped, &other, &bytes);
+        // Other bytes lie at the path of the mapped file by now.
+        for name in ["m.onnx", "m.onnx.data"] {
+            let path = scratch.path().join(name);
+            if let Ok(found) = fs::metadata(&path) {
+                fs::remove_file(&path).unwrap();
+                fs::write(&path, vec![1; found.len() as usize]).unwrap();
+            }
+        }
+        assert_saves(&mapped, &other, &bytes);
+    }
+}
+
+/// Saves a model in each way, and compares the bytes that the saved model has with its values
+/// inside.
+fn assert_saves(model: &Model, target: &Path, bytes: &[u8]) {
+    for options in [embedded_options(), external_options(), external_options().checksum(true)] {
+        options.save(model, target).unwrap();
+        let saved = OpenOptions::new().verify_checksums(true).open(target).unwrap();
+        assert!(embedded_bytes(&saved, target.parent().unwrap()) == bytes);
+    }
+}
+
+/// Returns the bytes of a model with its values inside, which reads them from memory.
+fn embedded_bytes(model: &Model, scratch: &Path) -> Vec<u8> {
+    let path = scratch.join("embedded.onnx");
+    embedded_options().save(model, &path).unwrap();
+    fs::read(path).unwrap()
+}
+
 #[test]
 fn a_failed_save_changes_nothing() {
     let scratch = tempfile::tempdir().unwrap();

@@ -201,6 +201,24 @@ fn models_before_ir_version_4_get_no_inputs() {
 }
 
 #[test]
+fn large_sizes_are_lowered_where_nothing_depends_on_them() {
+    let weight: Vec<String> = (0..64 * 8).map(|index| format!("{}.5", index % 7)).collect();
+    // Ten million elements, more than are drawn.
+    let text = format!(
+        "<ir_version: 10, opset_import: [\"\": 21]>
+         g (float[1, 400, 401, 64] x) => (float[1, 400, 401, 8] y)
+         <float[64, 8] w = {{{}}}, float[8] f = {{1, 2, 3, 4, 5, 6, 7, 8}}>
+         {{ a = MatMul (x, w) y = Mul (a, f) }}",
+        weight.join(", ")
+    );
+    let model = Model::from_text(&text).unwrap();
+    let options = SimplifyOptions::new().level(SimplifyLevel::Close);
+    let (result, report) = model.simplify(&options).unwrap();
+    assert_eq!(result.node_count(), 1);
+    assert_eq!((report.verified, report.unverified), (1, 0), "{report:?}");
+}
+
+#[test]
 fn unknown_rules_are_refused() {
     let text =
         "<ir_version: 10, opset_import: [\"\": 21]> g (float[2] x) => (float[2] y) { y = Abs (x) }";

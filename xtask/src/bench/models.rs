@@ -15,7 +15,7 @@ mod row;
 mod sides;
 
 pub(crate) use cases::{Case, zoo_cases};
-pub(super) use document::processor_facts;
+pub(super) use document::{describe_machine, new_note, processor_facts};
 pub(super) use row::{Accuracy, median};
 pub(super) use sides::{Job, Sample, Sides, allowed_processors};
 

@@ -2,8 +2,8 @@
 //!
 //! `tests/perf/simplify.py` runs each tool as a process of its own, and judges what it wrote.
 
-use super::models::{zoo_at, zoo_cases};
-use crate::workspace::{artifacts, build_release, root};
+use super::models::{describe_machine, new_note, zoo_at, zoo_cases};
+use crate::workspace::{artifacts, build_release, readable_path, root};
 use crate::{Result, packages, python, shell};
 use std::path::PathBuf;
 use std::process::Command;
@@ -22,6 +22,9 @@ pub(crate) struct Simplify {
     /// Leave out the rivals.
     #[arg(long)]
     ours: bool,
+    /// Write the table into a new note under docs/measurements.
+    #[arg(long, conflicts_with = "ours")]
+    write: bool,
     /// The directory of models without weights [default: ../shared/zoo beside the checkout].
     #[arg(long, value_name = "DIR")]
     zoo: Option<PathBuf>,
@@ -61,5 +64,14 @@ pub(crate) fn run(task: &Simplify) -> Result {
             judge.arg("--case").arg(&case.model).args(case.make_inputs()?);
         }
     }
-    shell::run(&mut judge)
+    let note = if task.write { Some(new_note("simplify")?) } else { None };
+    if let Some(note) = &note {
+        judge.arg("--note").arg(note).arg("--machine").arg(describe_machine());
+    }
+    let judged = shell::run(&mut judge);
+    // Written even if a bar is missed: the note lists missed bars.
+    if let Some(note) = note.filter(|note| note.exists()) {
+        eprintln!("wrote {}: list it in docs/measurements/README.md", readable_path(&note));
+    }
+    judged
 }

@@ -76,8 +76,11 @@ const REPEATING: [&OpDef; 4] = [&CONSTANT_OF_SHAPE, &EXPAND, &RANGE, &TILE];
 /// Operators whose results repeat numbers if their first inputs do.
 const PASSING: [&OpDef; 7] =
     [&CAST, &FLATTEN, &IDENTITY, &RESHAPE, &SQUEEZE, &TRANSPOSE, &UNSQUEEZE];
-/// Bytes of repeated numbers that are stored in all, unless a hundredth of the constants is more.
-pub(super) const SMALL: u64 = 1 << 10;
+/// Bytes of the allowance that constants of repeated numbers leave to others: without it, a small
+/// model would take them instead of the few bytes that compute them.
+const LEFT_BY_REPEATED: u64 = 15 << 10;
+/// Bytes for which a result of an unknown size counts.
+const UNKNOWN_BYTES: u64 = 1 << 10;
 /// Bytes of a result that is computed at all, unless what it makes unnecessary is as large.
 const MOST_BYTES: u64 = 1 << 28;
 
@@ -232,17 +235,13 @@ impl Job<'_> {
             let freed = outputs.first().and_then(|value| found.freed.get(value)).copied();
             let freed = freed.unwrap_or(0);
             let bytes = wanted.iter().map(|value| bytes_of(inference, *value));
-            // Of an unknown size, only what fits into the allowance is stored.
-            let bytes = bytes.sum::<Option<u64>>().unwrap_or(SMALL);
+            let bytes = bytes.sum::<Option<u64>>().unwrap_or(UNKNOWN_BYTES);
             let repeats = found.repeating.contains(node);
             let is_summed = wanted.iter().any(|value| self.must_stay_computed(inference, *value));
             let growth = bytes.saturating_sub(freed);
-            let most = if repeats { self.grow.min(self.repeated) } else { self.grow };
-            if !is_summed && growth <= most {
+            let left = if repeats { LEFT_BY_REPEATED } else { 0 };
+            if !is_summed && (growth == 0 || growth + left <= self.grow) {
                 self.grow -= growth;
-                if repeats {
-                    self.repeated -= growth;
-                }
                 stored.extend(wanted);
             } else {
                 folded.remove(node);

@@ -23,14 +23,14 @@ const MOST_FOLLOWED: usize = 8;
 /// Most bytes of a weight that is changed: the changed one is held in memory, beside the file.
 const MOST_CHANGED: usize = 1 << 28;
 
-/// A constant of `float`, whose elements change.
+/// A constant of `float` that a changed one replaces. Its elements stay where they are until they
+/// are needed, so that looking at one that does not fit costs nothing.
 struct Weight {
-    dims: Vec<usize>,
-    elements: Vec<f32>,
+    tensor: Tensor,
 }
 
 impl Weight {
-    /// Reads a constant that nothing but `reader` reads, so that its old elements are not stored
+    /// Finds a constant that nothing but `reader` reads, so that its old elements are not stored
     /// beside the new ones.
     fn from_only_reader(cx: &Matcher<'_>, value: ValueId, reader: NodeId) -> Option<Weight> {
         let is_alone = !cx.model.value(value).is_output
@@ -38,38 +38,71 @@ impl Weight {
         if is_alone { Weight::from_constant(cx, value) } else { None }
     }
 
-    /// Reads a constant, which other nodes may read as well.
+    /// Finds a constant, which other nodes may read as well.
     fn from_constant(cx: &Matcher<'_>, value: ValueId) -> Option<Weight> {
         let tensor = cx
             .constant(value)
             .filter(|tensor| tensor.data_type() == Float && tensor.bytes().len() <= MOST_CHANGED)?;
-        let weight =
-            Weight { dims: tensor.dims().to_vec(), elements: tensor.to_vec::<f32>().ok()? };
-        give_back_pages(&tensor);
-        Some(weight)
+        Some(Weight { tensor })
     }
 
-    /// Multiplies by factors along an axis, or by one factor.
-    fn scale(&mut self, axis: usize, factors: &[f64]) -> Option<()> {
-        if let [factor] = factors {
-            let scaled = self.elements.iter_mut();
-            scaled.for_each(|element| *element = (f64::from(*element) * factor) as f32);
-            return Some(());
-        }
-        let inner: usize = self.dims.get(axis + 1..)?.iter().product();
-        if self.dims.get(axis) != Some(&factors.len()) || inner == 0 {
-            return None;
-        }
-        for (index, element) in self.elements.iter_mut().enumerate() {
-            let factor = factors[index / inner % factors.len()];
-            *element = (f64::from(*element) * factor) as f32;
-        }
-        Some(())
+    fn dims(&self) -> &[usize] {
+        self.tensor.dims()
     }
 
-    fn into_source(self) -> Option<Source> {
-        Tensor::from_vec(self.dims, self.elements).ok().map(Source::Constant)
+    /// Reads the elements.
+    fn elements(&self) -> Option<Vec<f32>> {
+        let elements = self.tensor.to_vec::<f32>().ok();
+        give_back_pages(&self.tensor);
+        elements
     }
+
+    /// Multiplies by factors along an axis, or by one factor. Reads and writes each element once:
+    /// the weights of a whole model pass through here.
+    fn scale(&self, axis: usize, factors: &[f64]) -> Option<Source> {
+        let bytes = self.tensor.bytes();
+        let mut scaled: Vec<f32> = Vec::with_capacity(bytes.len() / size_of::<f32>());
+        let inner: usize = match factors {
+            [_] => 1,
+            _ if self.dims().get(axis) != Some(&factors.len()) => return None,
+            _ => self.dims()[axis + 1..].iter().product(),
+        };
+        match factors {
+            [] => return None,
+            [factor] => {
+                scaled.extend(floats(bytes).map(|element| multiply(element, *factor)));
+            }
+            _ if inner == 1 => {
+                for row in bytes.chunks_exact(factors.len() * size_of::<f32>()) {
+                    let row = floats(row).zip(factors);
+                    scaled.extend(row.map(|(element, factor)| multiply(element, *factor)));
+                }
+            }
+            _ => {
+                let runs = bytes.chunks_exact(inner.max(1) * size_of::<f32>());
+                for (run, factor) in runs.zip(factors.iter().cycle()) {
+                    scaled.extend(floats(run).map(|element| multiply(element, *factor)));
+                }
+            }
+        }
+        give_back_pages(&self.tensor);
+        make_source(self.dims(), scaled)
+    }
+}
+
+/// Multiplies in double precision and rounds once.
+fn multiply(element: f32, factor: f64) -> f32 {
+    (f64::from(element) * factor) as f32
+}
+
+/// Iterates over floats at any address.
+fn floats(bytes: &[u8]) -> impl ExactSizeIterator<Item = f32> {
+    let (floats, _) = bytes.as_chunks::<4>();
+    floats.iter().map(|bytes| f32::from_ne_bytes(*bytes))
+}
+
+fn make_source(dims: &[usize], elements: Vec<f32>) -> Option<Source> {
+    Tensor::from_vec(dims, elements).ok().map(Source::Constant)
 }
 
 /// Factors of a product with a constant: one, or one for each index of an axis of the result.
@@ -151,14 +184,14 @@ fn scale_upwards(cx: &Matcher<'_>, anchor: NodeId) -> Option<(ValueId, Vec<Input
             let (a, b) = cx.pair(node)?;
             let (other, constant, index) =
                 if cx.constant(b).is_some() { (a, b, 1) } else { (b, a, 0) };
-            let mut bias = Weight::from_constant(cx, constant)?;
+            let bias = Weight::from_constant(cx, constant)?;
+            let rank = bias.dims().len();
             // A bias of another shape would be repeated along other axes than the factors.
-            if is_single || bias.dims.len() == 1 && factors.from_end == 1 {
-                bias.scale(bias.dims.len().saturating_sub(1), &factors.numbers)?;
-            } else {
+            if !is_single && (rank != 1 || factors.from_end != 1) {
                 return None;
             }
-            edits.push(InputEdit { node, index, source: bias.into_source()? });
+            let source = bias.scale(rank.saturating_sub(1), &factors.numbers)?;
+            edits.push(InputEdit { node, index, source });
             value = other;
         } else {
             scale_weight(cx, node, &factors, &mut edits)?;
@@ -179,32 +212,31 @@ fn scale_weight(
     let Factors { numbers, from_end } = factors;
     let is_single = numbers.len() == 1;
     let weight = cx.input(node, 1)?;
-    let mut scaled = Weight::from_only_reader(cx, weight, node)?;
-    let rank = scaled.dims.len();
-    if cx.is(node, &MATMUL) {
+    let weight = Weight::from_only_reader(cx, weight, node)?;
+    let rank = weight.dims().len();
+    let axis = if cx.is(node, &MATMUL) {
         if rank < 2 || !is_single && *from_end != 1 {
             return None;
         }
-        scaled.scale(rank - 1, numbers)?;
+        rank - 1
     } else if cx.is(node, &GEMM) {
         if rank != 2 || !is_single && *from_end != 1 {
             return None;
         }
-        let axis = usize::from(cx.int(node, "transB").unwrap_or(0) == 0);
-        scaled.scale(axis, numbers)?;
         scale_bias(cx, node, numbers, edits)?;
+        usize::from(cx.int(node, "transB").unwrap_or(0) == 0)
     } else if CONVOLUTIONS.iter().any(|op| cx.is(node, op)) {
         let axis = channels_axis(cx, node, is_single)?;
         // Channels are the second axis of the result.
         if rank < 3 || !is_single && *from_end != rank - 1 {
             return None;
         }
-        scaled.scale(axis, numbers)?;
         scale_bias(cx, node, numbers, edits)?;
+        axis
     } else {
         return None;
-    }
-    edits.push(InputEdit { node, index: 1, source: scaled.into_source()? });
+    };
+    edits.push(InputEdit { node, index: 1, source: weight.scale(axis, numbers)? });
     Some(())
 }
 
@@ -223,12 +255,13 @@ fn scale_bias(
     edits: &mut Vec<InputEdit>,
 ) -> Option<()> {
     let Some(bias) = cx.input(node, 2) else { return Some(()) };
-    let mut scaled = Weight::from_constant(cx, bias)?;
-    if factors.len() > 1 && scaled.dims.len() != 1 {
+    let bias = Weight::from_constant(cx, bias)?;
+    let rank = bias.dims().len();
+    if factors.len() > 1 && rank != 1 {
         return None;
     }
-    scaled.scale(scaled.dims.len().saturating_sub(1), factors)?;
-    edits.push(InputEdit { node, index: 2, source: scaled.into_source()? });
+    let source = bias.scale(rank.saturating_sub(1), factors)?;
+    edits.push(InputEdit { node, index: 2, source });
     Some(())
 }
 
@@ -275,8 +308,8 @@ fn scale_downwards(cx: &Matcher<'_>, anchor: NodeId) -> Option<Rewrite> {
 /// Scales the rows of the weight of a product.
 fn scaled_rows(cx: &Matcher<'_>, node: NodeId, factors: &Factors) -> Option<InputEdit> {
     let is_single = factors.numbers.len() == 1;
-    let mut weight = Weight::from_only_reader(cx, cx.input(node, 1)?, node)?;
-    let rank = weight.dims.len();
+    let weight = Weight::from_only_reader(cx, cx.input(node, 1)?, node)?;
+    let rank = weight.dims().len();
     let rows = if cx.is(node, &MATMUL) && rank >= 2 {
         rank - 2
     } else if cx.is(node, &GEMM) && rank == 2 {
@@ -293,8 +326,7 @@ fn scaled_rows(cx: &Matcher<'_>, node: NodeId, factors: &Factors) -> Option<Inpu
     if !is_single && factors.from_end != 1 {
         return None;
     }
-    weight.scale(rows, &factors.numbers)?;
-    Some(InputEdit { node, index: 1, source: weight.into_source()? })
+    Some(InputEdit { node, index: 1, source: weight.scale(rows, &factors.numbers)? })
 }
 
 /// Scales the factor by which the other operand of a product of matrices is multiplied.
@@ -311,10 +343,8 @@ fn scaled_other(
     }
     let (a, b) = cx.pair(other)?;
     let at = if cx.scalar(b).is_some() { 1 } else { 0 };
-    let mut factor =
-        Weight::from_constant(cx, [a, b][at]).filter(|found| found.elements.len() == 1)?;
-    factor.scale(0, &factors.numbers)?;
-    Some(InputEdit { node: other, index: at, source: factor.into_source()? })
+    let factor = Weight::from_constant(cx, [a, b][at]).filter(|found| found.tensor.len() == 1)?;
+    Some(InputEdit { node: other, index: at, source: factor.scale(0, &factors.numbers)? })
 }
 
 /// Merges `BatchNormalization` into the convolution or product before it. Counterexamples: a
@@ -342,7 +372,7 @@ pub(super) fn find_batch_norm(cx: &Matcher<'_>, anchor: NodeId) -> Match {
 /// Reads the elements of a constant input.
 fn read_vector(cx: &Matcher<'_>, node: NodeId, index: usize) -> Option<Vec<f64>> {
     let weight = Weight::from_constant(cx, cx.input(node, index)?)?;
-    Some(weight.elements.into_iter().map(f64::from).collect())
+    Some(weight.elements()?.into_iter().map(f64::from).collect())
 }
 
 fn merge_batch_norm(cx: &Matcher<'_>, anchor: NodeId, node: NodeId) -> Option<Rewrite> {
@@ -361,7 +391,7 @@ fn merge_batch_norm(cx: &Matcher<'_>, anchor: NodeId, node: NodeId) -> Option<Re
     if !factors.iter().all(|factor| factor.is_finite()) {
         return None;
     }
-    let mut weight = Weight::from_only_reader(cx, cx.input(node, 1)?, node)?;
+    let weight = Weight::from_only_reader(cx, cx.input(node, 1)?, node)?;
     let axis = if cx.is(node, &GEMM) {
         if [("alpha", 1.0f32), ("beta", 1.0)]
             .iter()
@@ -374,22 +404,20 @@ fn merge_batch_norm(cx: &Matcher<'_>, anchor: NodeId, node: NodeId) -> Option<Re
         channels_axis(cx, node, false)?
     };
     // One factor would be taken for all channels.
-    if weight.dims.get(axis) != Some(&count) {
+    if weight.dims().get(axis) != Some(&count) {
         return None;
     }
-    weight.scale(axis, &factors)?;
     let before: Vec<f64> = match cx.input(node, 2) {
         None => vec![0.0; count],
         Some(bias) => {
-            let bias = Weight::from_constant(cx, bias).filter(|bias| bias.dims == [count])?;
-            bias.elements.into_iter().map(f64::from).collect()
+            let bias = Weight::from_constant(cx, bias).filter(|bias| bias.dims() == [count])?;
+            bias.elements()?.into_iter().map(f64::from).collect()
         }
     };
     let bias = (0..count).map(|at| ((before[at] - mean[at]) * factors[at] + shift[at]) as f32);
-    let bias = Weight { dims: vec![count], elements: bias.collect() };
     let edits = vec![
-        InputEdit { node, index: 1, source: weight.into_source()? },
-        InputEdit { node, index: 2, source: bias.into_source()? },
+        InputEdit { node, index: 1, source: weight.scale(axis, &factors)? },
+        InputEdit { node, index: 2, source: make_source(&[count], bias.collect())? },
     ];
     Some(Rewrite { edits, ..Rewrite::with_value(x, vec![node]) })
 }
@@ -421,22 +449,26 @@ fn add_bias(cx: &Matcher<'_>, anchor: NodeId) -> Option<Rewrite> {
         let rank = cx.rank(x)?;
         let channels = usize::try_from(cx.shape(x)?.get(1)?.known()?).ok()?;
         let added = Weight::from_constant(cx, constant)?;
+        let dims = added.dims();
         // All elements lie along the axis of channels, or there is one.
-        let lies_along = added.elements.len() == 1
-            || added.elements.len() == channels
-                && added.dims.len() + 1 >= rank
-                && added.dims.get((added.dims.len() + 1).checked_sub(rank)?) == Some(&channels);
+        let lies_along = added.tensor.len() == 1
+            || added.tensor.len() == channels
+                && dims.len() + 1 >= rank
+                && dims.get((dims.len() + 1).checked_sub(rank)?) == Some(&channels);
         if !lies_along {
             return None;
         }
         let mut bias = match cx.input(node, 2) {
-            None => Weight { dims: vec![channels], elements: vec![0.0; channels] },
-            Some(bias) => Weight::from_constant(cx, bias).filter(|bias| bias.dims == [channels])?,
+            None => vec![0.0; channels],
+            Some(bias) => {
+                let bias = Weight::from_constant(cx, bias)?;
+                bias.elements().filter(|_| bias.dims() == [channels])?
+            }
         };
-        for (at, element) in bias.elements.iter_mut().enumerate() {
-            *element += added.elements[at % added.elements.len()];
+        for (element, added) in bias.iter_mut().zip(added.elements()?.iter().cycle()) {
+            *element += added;
         }
-        bias.into_source()?
+        make_source(&[channels], bias)?
     } else {
         return None;
     };

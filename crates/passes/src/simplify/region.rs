@@ -1,16 +1,42 @@
 //! Parts of a model as models of their own.
 
+use std::ops::RangeInclusive;
+
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
-    AttrValue, Attributes, GraphId, Model, NodeAttributes, NodeId, OperatorSetId, Producer, Type,
-    ValueId,
+    AttrValue, AttributeValue, Attributes, GraphId, Model, NoExternalData, NodeAttributes, NodeId,
+    OperatorSetId, Producer, Type, ValueId,
 };
-use sardonyx_tensor::Tensor;
+use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
 
 use crate::infer::{Inference, declaration};
 use crate::ir_version::NEWEST_IR_VERSION;
 use crate::matcher::{Rewrite, Source};
 use crate::resolve::Resolved;
+
+/// Integers in a part of a model.
+#[derive(Default)]
+pub(super) struct Numbers {
+    /// Sizes of constants.
+    pub(super) sizes: HashSet<i64>,
+    /// Attributes and elements of short constants: sizes, axes, positions along axes.
+    pub(super) elements: HashSet<i64>,
+}
+
+impl Numbers {
+    /// Whether a number is among them.
+    pub(super) fn has(&self, number: i64) -> bool {
+        self.sizes.contains(&number) || self.elements.contains(&number)
+    }
+
+    /// Whether one may be a position in a range of an axis, counted from either end.
+    pub(super) fn has_position(&self, range: &RangeInclusive<i64>) -> bool {
+        self.elements.iter().any(|element| range.contains(&element.saturating_abs()))
+    }
+}
+
+/// Bytes of the constants whose elements may be sizes, axes or positions.
+const MOST_LISTED: u64 = 1 << 10;
 
 /// Limit: nodes that are run to verify one rewrite.
 const MOST_NODES: usize = 48;
@@ -166,6 +192,37 @@ impl Pair {
             initializers.filter_map(move |found| model.implied_bytes(&found.tensor))
         });
         initializers.sum()
+    }
+
+    /// Lists the integers that the nodes and constants of both models have.
+    pub(super) fn numbers(&self) -> Numbers {
+        let mut numbers = Numbers::default();
+        for model in [&self.before, &self.after] {
+            let Some(graph) = model.main_graph() else { continue };
+            for found in &graph.initializers {
+                numbers.sizes.extend(&found.tensor.dims);
+                let count = model.implied_bytes(&found.tensor);
+                if count.is_some_and(|bytes| bytes <= MOST_LISTED)
+                    && let Ok(tensor) = model.tensor(&found.tensor, &NoExternalData)
+                    && tensor.data_type().is_integer()
+                    && let Ok(wide) = cast(&tensor, DataType::Int64, CastOptions::default())
+                {
+                    numbers.elements.extend(wide.to_vec::<i64>().unwrap_or_default());
+                }
+            }
+            for node in &graph.nodes {
+                for id in model.attributes(*node) {
+                    match model.attribute(*id).value() {
+                        Some(AttributeValue::Int(number)) => {
+                            numbers.elements.insert(*number);
+                        }
+                        Some(AttributeValue::Ints(found)) => numbers.elements.extend(found),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        numbers
     }
 }
 

@@ -1,6 +1,8 @@
 //! Local verification: the nodes of a rewrite, before and after, are run on values drawn for what
 //! flows into them. Its cost goes with what changes, and a rewrite that fails is known.
 
+use std::collections::BTreeSet;
+
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Dim, Model, Type, ValueId};
 use sardonyx_ops::{Known, Registry};
@@ -14,6 +16,10 @@ use crate::infer::InferOptions;
 
 /// Sizes that symbols stand for, in turn: different ones, those that divide by 8, and 1.
 const SIZES: [[i64; 4]; 3] = [[2, 3, 5, 4], [8, 8, 8, 8], [1, 1, 1, 1]];
+/// Sizes that stand for large ones which nothing in a rewrite depends on.
+const SMALL_SIZES: [i64; 4] = [3, 5, 7, 6];
+/// Size from which a smaller one may stand for it.
+const LARGE_SIZE: i64 = 9;
 /// Most elements of the drawn values of a rewrite; one with more is not run.
 const MOST_DRAWN: u64 = 1 << 19;
 /// Most elements of the values that the nodes of a rewrite compute.
@@ -64,62 +70,78 @@ impl<'a> Verifier<'a> {
 
     /// Runs the nodes of a rewrite before and after on drawn inputs.
     pub(super) fn verify(&mut self, change: &Change<'_>, rule: SimplifyRule) -> Verdict {
-        let Some(evaluate) = self.evaluate else { return Verdict::Unknown };
-        let inputs = change.inputs();
         for sizes in SIZES {
-            let mut symbols = Symbols { sizes, numbers: HashMap::new() };
-            let types = inputs
-                .iter()
-                .map(|value| Some((*value, symbols.resolve_type(change.inference.ty(*value)?)?)));
-            let Some(types) = types.collect::<Option<Vec<(ValueId, Type)>>>() else {
-                return Verdict::Unknown;
-            };
-            let drawn = types.iter().map(|(_, ty)| count_elements(ty)).sum::<Option<u64>>();
-            let Some(drawn) = drawn.filter(|count| *count <= MOST_DRAWN) else {
-                return Verdict::Unknown;
-            };
-            let Some(pair) = change.models(&types) else { return Verdict::Unknown };
-            if pair.size() > MOST_BYTES {
-                return Verdict::Unknown;
-            }
-            let key = make_key(&pair);
-            if self.seen.contains(&key) {
+            let symbols = Symbols { sizes, numbers: HashMap::new(), smaller: HashMap::new() };
+            // Fewer elements show the same, as long as both run: most of the work of a rewrite is
+            // the size of an image, of a sequence or of a batch, which no constant depends on.
+            if let Some(symbols) = symbols.with_smaller(change)
+                && let Some(Verdict::Same) = self.verify_at(change, rule, symbols)
+            {
                 return Verdict::Same;
             }
-            let work = self.count_work(&pair.before, drawn);
-            let Some(left) = work.and_then(|work| self.left.checked_sub(work)) else {
-                return Verdict::Unknown;
-            };
-            let is_exact = rule.level == SimplifyLevel::Exact;
-            let drawn = types.iter().map(|(value, ty)| {
-                let known = change.inference.known(*value);
-                let known = known.and_then(|known| symbols.resolve_value(known));
-                if known.is_some() || change.decides_shapes(*value) {
-                    return known;
-                }
-                self.draw(ty, is_exact)
-            });
-            let Some(drawn) = drawn.collect::<Option<Vec<Tensor>>>() else {
-                return Verdict::Unknown;
-            };
-            self.left = left;
-            // Sizes that the nodes do not take.
-            let Ok(wanted) = evaluate.evaluate(pair.before, drawn.clone()) else { continue };
-            let found = match evaluate.evaluate(pair.after, drawn) {
-                Ok(found) => found,
-                Err(why) => return Verdict::Differs(format!("the new nodes fail: {why}")),
-            };
-            for (wanted, found) in wanted.iter().zip(&found) {
-                if let Some(why) = find_difference(wanted, found, is_exact) {
-                    return Verdict::Differs(why);
-                }
+            if let Some(verdict) = self.verify_at(change, rule, symbols) {
+                return verdict;
             }
-            if self.seen.len() < MOST_REMEMBERED {
-                self.seen.insert(key);
-            }
-            return Verdict::Same;
         }
         Verdict::Unknown
+    }
+
+    /// Runs the nodes at some sizes. `None` if the nodes do not take them.
+    fn verify_at(
+        &mut self,
+        change: &Change<'_>,
+        rule: SimplifyRule,
+        mut symbols: Symbols,
+    ) -> Option<Verdict> {
+        let Some(evaluate) = self.evaluate else { return Some(Verdict::Unknown) };
+        let Some(types) = symbols.resolve_inputs(change) else { return Some(Verdict::Unknown) };
+        let drawn = types.iter().map(|(_, ty)| count_elements(ty)).sum::<Option<u64>>();
+        let Some(drawn) = drawn.filter(|count| *count <= MOST_DRAWN) else {
+            return Some(Verdict::Unknown);
+        };
+        let Some(pair) = change.models(&types) else { return Some(Verdict::Unknown) };
+        if pair.size() > MOST_BYTES {
+            return Some(Verdict::Unknown);
+        }
+        let key = make_key(&pair);
+        if self.seen.contains(&key) {
+            return Some(Verdict::Same);
+        }
+        let work = self.count_work(&pair.before, drawn);
+        let Some(left) = work.and_then(|work| self.left.checked_sub(work)) else {
+            return Some(Verdict::Unknown);
+        };
+        let is_exact = rule.level == SimplifyLevel::Exact;
+        let drawn = types.iter().map(|(value, ty)| {
+            let known = change.inference.known(*value);
+            let known = known.and_then(|known| symbols.resolve_value(known));
+            if known.is_some() || change.decides_shapes(*value) {
+                return known;
+            }
+            self.draw(ty, is_exact)
+        });
+        let Some(drawn) = drawn.collect::<Option<Vec<Tensor>>>() else {
+            return Some(Verdict::Unknown);
+        };
+        self.left = left;
+        let wanted = evaluate.evaluate(pair.before, drawn.clone()).ok()?;
+        if !symbols.smaller.is_empty() && wanted.iter().any(|result| result.is_empty()) {
+            // Nothing is left of an axis to compare.
+            return None;
+        }
+        let found = match evaluate.evaluate(pair.after, drawn) {
+            Ok(found) => found,
+            Err(why) => return Some(Verdict::Differs(format!("the new nodes fail: {why}"))),
+        };
+        for (wanted, found) in wanted.iter().zip(&found) {
+            if let Some(why) = find_difference(wanted, found, is_exact) {
+                return Some(Verdict::Differs(why));
+            }
+        }
+        if self.seen.len() < MOST_REMEMBERED {
+            self.seen.insert(key);
+        }
+        Some(Verdict::Same)
     }
 
     /// Counts the multiply-adds of the nodes of a rewrite, and the time of its elements as
@@ -202,13 +224,45 @@ fn make_key(pair: &Pair) -> Vec<u8> {
     key
 }
 
-/// Numbers that symbols stand for.
+/// Numbers that symbols and large sizes stand for.
+#[derive(Clone)]
 struct Symbols {
     sizes: [i64; 4],
     numbers: HashMap<String, i64>,
+    /// Small sizes by the large ones that they replace.
+    smaller: HashMap<i64, i64>,
 }
 
 impl Symbols {
+    /// Lets small sizes stand for large sizes of the inputs, each in all of its places. Keeps sizes
+    /// that constants of the nodes have, and sizes of axes along which nodes may have positions.
+    /// `None` if nothing else is large.
+    fn with_smaller(&self, change: &Change<'_>) -> Option<Symbols> {
+        let mut symbols = self.clone();
+        let types = symbols.resolve_inputs(change)?;
+        let sizes = types.iter().filter_map(|(_, ty)| ty.shape()).flatten();
+        let sizes: BTreeSet<i64> = sizes.filter_map(Dim::known).collect();
+        sizes.last().filter(|size| **size >= LARGE_SIZE)?;
+        let mut kept = change.models(&types)?.numbers();
+        for (value, _) in &types {
+            let known = change.inference.known(*value).and_then(Known::elements);
+            let known = known.into_iter().flatten().filter_map(|dim| symbols.resolve(&dim));
+            kept.elements.extend(known);
+        }
+        let free = SMALL_SIZES.iter().filter(|size| !sizes.contains(*size) && !kept.has(**size));
+        let large = sizes
+            .range(LARGE_SIZE..)
+            .filter(|size| !kept.has(**size) && !kept.has_position(&(LARGE_SIZE..=**size)));
+        symbols.smaller = large.copied().zip(free.copied()).collect();
+        (!symbols.smaller.is_empty()).then_some(symbols)
+    }
+
+    /// Returns the values that flow into a change, with their types.
+    fn resolve_inputs(&mut self, change: &Change<'_>) -> Option<Vec<(ValueId, Type)>> {
+        let inputs = change.inputs().into_iter();
+        inputs.map(|value| Some((value, self.resolve_type(change.inference.ty(value)?)?))).collect()
+    }
+
     /// Returns a dimension with numbers in the place of symbols.
     fn resolve(&mut self, dim: &Dim) -> Option<i64> {
         for name in dim.symbols() {
@@ -216,7 +270,8 @@ impl Symbols {
             self.numbers.entry(name).or_insert(next);
         }
         let numbers = &self.numbers;
-        dim.substitute(&|name| numbers.get(name).copied().map(Dim::Known)).known()
+        let size = dim.substitute(&|name| numbers.get(name).copied().map(Dim::Known)).known()?;
+        Some(self.smaller.get(&size).copied().unwrap_or(size))
     }
 
     /// Returns a type with numbers in the place of symbols.

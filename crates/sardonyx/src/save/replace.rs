@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use sardonyx_model as graph;
 use sha1::{Digest, Sha1};
 
+use super::copy::FileCopier;
 use super::layout::{self, PlannedFile};
 use super::{SaveOptions, SaveReport, SavedFile, Weights, external_error};
 use crate::beneath::{Directory, Identity, Refusal, read_identity};
@@ -159,7 +160,7 @@ impl Saving<'_> {
         // the lock is taken.
         if planned.is_empty() {
             let graph = changed.as_ref().unwrap_or(&model.graph);
-            ready = Some(self.write_model(graph, form, &mut report)?);
+            ready = Some(self.write_model(model, graph, form, &mut report)?);
         }
         // Under the lock, no other process links or renames files in this directory. On a system
         // without such locks, saving goes on without.
@@ -181,7 +182,7 @@ impl Saving<'_> {
                 }
                 changed = Some(copy);
                 let graph = changed.as_ref().unwrap_or(&model.graph);
-                self.write_model(graph, form, &mut report)?
+                self.write_model(model, graph, form, &mut report)?
             }
         };
         let graph = changed.as_ref().unwrap_or(&model.graph);
@@ -321,6 +322,7 @@ impl Saving<'_> {
         mut file: &File,
     ) -> Done<Option<String>> {
         let mut hasher = self.options.checksum.then(Sha1::new);
+        let mut copier = FileCopier::new(model.list_mapped_files());
         let mut end = 0;
         for part in &plan.parts {
             let bytes = layout::read_tensor_bytes(&model.graph, &model.data, *part)?;
@@ -337,12 +339,21 @@ impl Saving<'_> {
                 self.call_hook("write a chunk of a file")?;
                 let end = bytes.len().min(start + CHUNK_BYTES);
                 let chunk = bytes.slice(start..end).map_err(external_error)?;
-                file.write_all(chunk.as_slice())?;
-                if let Some(hasher) = &mut hasher {
-                    hasher.update(chunk.as_slice());
+                let mut left = chunk.as_slice();
+                // A checksum has to read the bytes anyway.
+                while hasher.is_none()
+                    && let Some(copied) = copier.copy(left, file)
+                {
+                    left = &left[copied..];
                 }
-                // Memory holds one chunk of a mapped file.
-                chunk.give_back_pages();
+                if !left.is_empty() {
+                    file.write_all(left)?;
+                    if let Some(hasher) = &mut hasher {
+                        hasher.update(left);
+                    }
+                    // Memory holds one chunk of a mapped file.
+                    chunk.give_back_pages();
+                }
                 self.count_written_bytes(chunk.len() as u64);
             }
             end = part.offset + part.len;
@@ -406,27 +417,32 @@ impl Saving<'_> {
     /// Writes the model to an unfinished file, which is removed if writing fails.
     fn write_model(
         &mut self,
+        model: &Model,
         graph: &graph::Model,
         form: ModelFormat,
         report: &mut SaveReport,
     ) -> Done<Unfinished> {
         let mut pending = self.create_unfinished()?;
-        let written = self.fill_model(graph, form, report, pending.file());
+        let copier = FileCopier::new(model.list_mapped_files());
+        let target = Destination { file: pending.file(), copier };
+        let written = self.fill_model(graph, form, report, target);
         self.discard_on_error(written, &mut pending)?;
         Ok(pending)
     }
 
-    /// Encodes the model into `file`; records its size and the omitted content in `report`.
+    /// Encodes the model into the file of `target`; records its size and the omitted content in
+    /// `report`.
     fn fill_model(
         &mut self,
         graph: &graph::Model,
         form: ModelFormat,
         report: &mut SaveReport,
-        file: &File,
+        target: Destination<'_>,
     ) -> Done {
+        let file = target.file;
         let encoded = graph.to_encoded();
         self.total += encoded.bytes();
-        let mut sink = Sink { saving: self, file, bytes: 0 };
+        let mut sink = Sink { saving: self, target, bytes: 0 };
         report.left_out = form.write(graph, encoded, &mut sink)?;
         report.bytes = sink.bytes;
         if let Ok(old) = fs::metadata(self.path) {
@@ -679,12 +695,41 @@ impl Saving<'_> {
     }
 }
 
-/// Writer of the model file that counts bytes, reports progress, and passes large slices through
-/// without copying.
+/// File that is written, and the copier of what it takes from mapped files.
+struct Destination<'f> {
+    file: &'f File,
+    copier: FileCopier,
+}
+
+/// Writer of the model file that counts bytes, reports progress, passes large slices through
+/// without copying, and lets the system copy those that are mapped from files.
 struct Sink<'s, 'a> {
     saving: &'s mut Saving<'a>,
-    file: &'s File,
+    target: Destination<'s>,
     bytes: u64,
+}
+
+impl Sink<'_, '_> {
+    /// Writes the first slices, or a part of the first one; at most one chunk, so that progress is
+    /// reported often.
+    fn write_some(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        let Destination { file, copier } = &mut self.target;
+        let mut file = *file;
+        let first = slices.first().map_or(&[][..], |slice| &slice[..slice.len().min(CHUNK_BYTES)]);
+        if let Some(copied) = copier.copy(first, file) {
+            return Ok(copied);
+        }
+        let mut room = CHUNK_BYTES;
+        let fitting = slices.iter().enumerate().take_while(|(index, slice)| {
+            let fits = slice.len() <= room && (*index == 0 || !copier.has(slice));
+            room -= slice.len().min(room);
+            fits
+        });
+        match fitting.count() {
+            0 => file.write(first),
+            count => file.write_vectored(&slices[..count]),
+        }
+    }
 }
 
 impl Write for Sink<'_, '_> {
@@ -694,17 +739,7 @@ impl Write for Sink<'_, '_> {
 
     fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         self.saving.call_hook("write a chunk of a file")?;
-        // At most one chunk, so that progress is reported often.
-        let mut room = CHUNK_BYTES;
-        let fitting = slices.iter().take_while(|slice| {
-            let fits = slice.len() <= room;
-            room -= slice.len().min(room);
-            fits
-        });
-        let written = match (fitting.count(), slices) {
-            (0, [first, ..]) => (&mut &*self.file).write(&first[..CHUNK_BYTES])?,
-            (count, _) => (&mut &*self.file).write_vectored(&slices[..count])?,
-        };
+        let written = self.write_some(slices)?;
         self.bytes += written as u64;
         self.saving.count_written_bytes(written as u64);
         Ok(written)

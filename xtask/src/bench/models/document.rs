@@ -24,8 +24,7 @@ on the same cores, pinned, and their processes take turns.
 
 /// Writes the tables of a run as a new note; earlier notes stay as they are.
 pub(super) fn write(rows: &[Row], summaries: &[Summary], sides: &Sides) -> Result {
-    let today = shell::output(Command::new("date").args(["-u", "+%F"]))?;
-    let path = new_note(&root().join("docs/measurements"), today.trim());
+    let path = new_note("models")?;
     let note = format!(
         "# Models against ONNX Runtime\n\n{}\n{COLUMNS}\n{}{}\n{}",
         measured_on(rows, sides)?,
@@ -38,15 +37,26 @@ pub(super) fn write(rows: &[Row], summaries: &[Summary], sides: &Sides) -> Resul
     Ok(())
 }
 
-/// Returns the path of a note of the day that does not exist yet.
-fn new_note(directory: &Path, day: &str) -> PathBuf {
-    let mut path = directory.join(format!("{day}-models.md"));
+/// Returns the path of a note of today that does not exist yet.
+pub(in crate::bench) fn new_note(subject: &str) -> Result<PathBuf> {
+    let today = shell::output(Command::new("date").args(["-u", "+%F"]))?;
+    Ok(choose_note(&root().join("docs/measurements"), today.trim(), subject))
+}
+
+fn choose_note(directory: &Path, day: &str, subject: &str) -> PathBuf {
+    let mut path = directory.join(format!("{day}-{subject}.md"));
     let mut number = 2;
     while path.exists() {
-        path = directory.join(format!("{day}-models-{number}.md"));
+        path = directory.join(format!("{day}-{subject}-{number}.md"));
         number += 1;
     }
     path
+}
+
+/// Names the processor and its instruction set.
+pub(in crate::bench) fn describe_machine() -> String {
+    let name = processor_facts("model name").unwrap_or("an unknown processor".into());
+    format!("{name}, {}", instruction_set(&processor_facts("flags").unwrap_or_default()))
 }
 
 /// Describes the machine, the versions and the number of rounds.
@@ -175,8 +185,11 @@ mod tests {
     #[test]
     fn notes_are_never_overwritten() {
         let notes = root().join("docs/measurements");
-        assert_eq!(new_note(&notes, "2026-11-22"), notes.join("2026-11-22-models-2.md"));
-        assert_eq!(new_note(&notes, "1999-01-01"), notes.join("1999-01-01-models.md"));
+        assert_eq!(
+            choose_note(&notes, "2026-11-22", "models"),
+            notes.join("2026-11-22-models-2.md")
+        );
+        assert_eq!(choose_note(&notes, "1999-01-01", "models"), notes.join("1999-01-01-models.md"));
     }
 
     #[test]
