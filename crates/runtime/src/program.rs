@@ -180,6 +180,8 @@ pub(crate) struct Quantized {
     pub(crate) bias: Option<Slot>,
     pub(crate) layout: QuantizedLayout,
 }
+    /// Whether the model lets left operands be rounded to 8 bits.
+    pub(crate) allows_bytes: bool,
 
 impl Quantized {
     fn operands(&self) -> [Option<Slot>; 4] {
@@ -980,6 +982,10 @@ pub(crate) fn is_one_number(shape: &Shape) -> bool {
     shape.iter().all(|size| size.known() == Some(1))
 }
 
+            if let Some(Quantized { layout, .. }) = product.quantized.as_deref() {
+                let sizes = [layout.depth, layout.cols];
+                return Some(count_multiply_adds(program.shape(product.a), sizes));
+            }
 /// Whether two shapes are equal for all sizes of the inputs.
 pub(crate) fn same_shape(a: &Shape, b: &Shape) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.surely_equals(b))

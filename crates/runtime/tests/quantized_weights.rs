@@ -1,7 +1,12 @@
 //! Tests of weights in few bits: products read constant matrices as they are quantized, and results
 //! are those of matrices that are dequantized first.
 
-use crate::both_ways::{Both, check};
+use sardonyx_model::NoExternalData;
+use sardonyx_runtime::{Options, Precision, Session};
+use sardonyx_tensor::{Buffer, Value};
+use sardonyx_text::{ParseOptions, parse_model};
+
+use crate::both_ways::{Both, check, complete, inputs};
 
 const SIZES: [&[(&str, usize)]; 4] = [&[("N", 1)], &[("N", 3)], &[("N", 40)], &[("N", 0)]];
 
@@ -157,4 +162,56 @@ fn readers_share_weights() {
     let both =
         check(&weights.graph("p = MatMul (x, d) q = ReduceSum (d) y = Add (p, q)"), &SIZES, 1e-5);
     assert!(!both.listing().contains("bits"), "{}", both.listing());
+}
+
+fn compile_with(text: &str, precision: Precision) -> Session {
+    let bytes = Buffer::from(text.as_bytes().to_vec());
+    let model = parse_model(bytes, ParseOptions::default()).unwrap().model;
+    let mut options = Options::with_threads(1);
+    options.precision = precision;
+    Session::compile(&model, &NoExternalData, &options).unwrap()
+}
+
+fn floats(outputs: &[(String, Value)], name: &str) -> Vec<f32> {
+    let (_, value) = outputs.iter().find(|(other, _)| other == name).unwrap();
+    value.as_tensor().unwrap().to_vec::<f32>().unwrap()
+}
+
+/// Checks that fast products round inputs to 8 bits, but the smallest, and that errors are within
+/// a 254th of the largest input times the magnitudes of the weights.
+#[test]
+fn fast_products_round_inputs_to_8_bits() {
+    let weights = Weights {
+        elem: "int4",
+        bits: 4,
+        signed: true,
+        dims: [160, 128],
+        scales: "5, 128",
+        attributes: "<axis = 0, block_size = 32>",
+        has_zeros: false,
+    };
+    let few: Vec<String> = (0..480).map(|at| (at * 7 % 255 - 127).to_string()).collect();
+    let text = complete(&weights.graph(&format!(
+        "p = MatMul (x, d) y = Add (p, b) w2 = Constant <value = int8[160, 3] {{{}}}> () \
+         s2 = Constant <value = float {{0.01}}> () e = DequantizeLinear (w2, s2) z = MatMul (x, e)",
+        few.join(", ")
+    )));
+    let text = text.replace("=> (y)", "=> (y, z)");
+    let exact = compile_with(&text, Precision::Exact);
+    let fast = compile_with(&text, Precision::Fast);
+    for (session, count) in [(&exact, 0), (&fast, 1)] {
+        let steps = session.steps();
+        let in_bytes = steps.iter().filter(|step| step.kernel.contains("A in 8 bits"));
+        assert_eq!(in_bytes.count(), count, "{steps:#?}");
+    }
+    for rows in [1, 40] {
+        let given = inputs(&exact, &[("N", rows)], 3);
+        let exact = exact.run(given.clone()).unwrap();
+        let fast = fast.run(given).unwrap();
+        let pairs = floats(&exact, "y").into_iter().zip(floats(&fast, "y"));
+        let most = pairs.map(|(x, y)| (x - y).abs()).fold(0.0, f32::max);
+        // Inputs are at most 1, codes at most 8, and scales at most 0.0022.
+        assert!(most > 0.0 && most < 160.0 / 254.0 * 8.0 * 0.0022, "{most}");
+        assert_eq!(floats(&exact, "z"), floats(&fast, "z"));
+    }
 }

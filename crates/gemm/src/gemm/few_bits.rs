@@ -15,6 +15,8 @@
 //!
 //! No copy of the weights in floats outlives the block that it was made for.
 
+mod bytes;
+
 use std::ops::Range;
 
 use half::f16;
@@ -30,6 +32,8 @@ use super::tile::{TileEnd, finish_shared};
 use super::{Lhs, Rhs, gemm, gemm_scratch};
 
 /// Choice: rows of A up to which weights are widened in registers. Widening a panel costs as much
+pub use bytes::{gemm_few_bits_in_bytes, gemm_few_bits_in_bytes_scratch};
+
 /// as some ten rows of a product with it.
 const FEW_ROWS: usize = 12;
 /// Sums: most steps that are summed up before they are multiplied by their scale. Longer chains
@@ -438,7 +442,6 @@ fn lay_out(b: &FewBits, a: &MatRef<'_>, i: usize, row: &mut [f32]) {
             let step = b.order.get(place).map_or(place, |step| *step as usize);
             *to = a.get(i, step);
         }
-        unused.fill(0.0);
     }
 }
 
@@ -506,6 +509,11 @@ impl Body for Part<'_> {
                         } else {
                             epilogue = p.epilogue.at(row, col);
                             &epilogue
+        unused.fill(0.0);
+        if let Some(all) = a.row(i).filter(|_| b.order.is_empty()) {
+            used.copy_from_slice(&all[segment.start..][..segment.len]);
+            continue;
+        }
                         },
                     },
                 };
@@ -796,36 +804,36 @@ mod tests {
     use crate::gemm::{Activation, Bias};
 
     /// A matrix of random codes, and the numbers that they stand for.
-    struct Example {
+    pub(super) struct Example {
         bytes: Vec<u8>,
-        scales: Vec<f32>,
+        pub(super) scales: Vec<f32>,
         zeros: Vec<f32>,
         order: Vec<u32>,
         form: ExampleForm,
     }
 
     #[derive(Clone, Copy, Debug)]
-    struct ExampleForm {
-        bits: usize,
-        signed: bool,
+    pub(super) struct ExampleForm {
+        pub(super) bits: usize,
+        pub(super) signed: bool,
         /// Rows, columns, and rows of a block.
-        sizes: [usize; 3],
+        pub(super) sizes: [usize; 3],
         /// Whether codes lie column by column, in whole blocks.
-        in_columns: bool,
-        zeros: ExampleZeros,
+        pub(super) in_columns: bool,
+        pub(super) zeros: ExampleZeros,
         /// Whether all scales are halves.
-        halves: bool,
-        is_sorted: bool,
+        pub(super) halves: bool,
+        pub(super) is_sorted: bool,
     }
 
     #[derive(Clone, Copy, Debug, PartialEq)]
-    enum ExampleZeros {
+    pub(super) enum ExampleZeros {
         One(f32),
         Each,
     }
 
     impl Example {
-        fn new(form: ExampleForm) -> Example {
+        pub(super) fn new(form: ExampleForm) -> Example {
             let [depth, cols, block] = form.sizes;
             let blocks = depth.div_ceil(block);
             let codes = if form.in_columns { cols * blocks * block } else { depth * cols };
@@ -859,7 +867,7 @@ mod tests {
             }
         }
 
-        fn matrix(&self) -> BlockMatrix<'_> {
+        pub(super) fn matrix(&self) -> BlockMatrix<'_> {
             let [depth, cols, block] = self.form.sizes;
             let blocks = depth.div_ceil(block);
             let (step_stride, col_stride) =
@@ -882,7 +890,7 @@ mod tests {
         }
 
         /// Decodes an element bit by bit.
-        fn get(&self, place: usize, col: usize) -> f64 {
+        pub(super) fn get(&self, place: usize, col: usize) -> f64 {
             let BlockMatrix { step_stride, col_stride, block, cols, .. } = self.matrix();
             let bits = self.form.bits;
             let step = self.order.get(place).map_or(place, |step| *step as usize);
@@ -911,7 +919,7 @@ mod tests {
         }
     }
 
-    fn forms() -> Vec<ExampleForm> {
+    pub(super) fn forms() -> Vec<ExampleForm> {
         let mut forms = Vec::new();
         for (index, (bits, signed)) in
             [(2, false), (4, false), (8, false), (2, true), (4, true), (8, true)]
@@ -954,6 +962,11 @@ mod tests {
     fn multiply(exec: &Exec<'_>, a: MatRef<'_>, b: &FewBits, epilogue: &Epilogue<'_>) -> Vec<f32> {
         let mut c = vec![f32::NAN; a.rows() * b.cols()];
         gemm_few_bits(exec, a, b, &mut c, b.cols(), epilogue).unwrap();
+        /// Returns the step at a place.
+        pub(super) fn step(&self, place: usize) -> usize {
+            self.order.get(place).map_or(place, |step| *step as usize)
+        }
+
         c
     }
 

@@ -250,6 +250,9 @@ fn product(f: &mut fmt::Formatter<'_>, product: &Product) -> fmt::Result {
     }
     if let Some(addend) = product.addend {
         write!(f, " + {} * {}", addend.beta, addend.c)?;
+        if quantized.allows_bytes {
+            f.write_str(" in bytes")?;
+        }
     }
     stages(f, &product.epilogue.0)
 }

@@ -112,7 +112,8 @@ fn quantize(
     let bias = bias(program, product, cols)?;
     let order = CodeOrder::Matrix { transposed, scales: form };
     let layout = QuantizedLayout { depth, cols, bits, signed, block, order };
-    Ok(Quantized { scales: scale, zeros: zero, groups: None, bias, layout })
+    let groups = None;
+    Ok(Quantized { scales: scale, zeros: zero, groups, bias, layout, allows_bytes: false })
 }
 
 /// Returns the summand of each column of a product, if that is all that `Gemm` does beside.
