@@ -3,7 +3,7 @@
 
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{Options, Precision, Session};
-use sardonyx_tensor::{Buffer, Value};
+use sardonyx_tensor::{Buffer, Tensor, Value};
 use sardonyx_text::{ParseOptions, parse_model};
 
 use crate::both_ways::{Both, check, complete, inputs};
@@ -213,5 +213,77 @@ fn fast_products_round_inputs_to_8_bits() {
         // Inputs are at most 1, codes at most 8, and scales at most 0.0022.
         assert!(most > 0.0 && most < 160.0 / 254.0 * 8.0 * 0.0022, "{most}");
         assert_eq!(floats(&exact, "z"), floats(&fast, "z"));
+    }
+}
+
+/// Checks look-ups in tables of few bits, and that a product with the same table shares its packed
+/// form.
+#[test]
+fn tables_are_read_in_their_bits() {
+    let sizes: [&[(&str, usize)]; 3] = [&[("N", 1)], &[("N", 7)], &[("N", 0)]];
+    for (elem, bits, signed) in [("int8", 8, true), ("uint8", 8, false), ("int4", 4, true)] {
+        for (scales, attributes, has_zeros) in [
+            ("", "", true),
+            ("128", "<axis = 0>", true),
+            ("128", "<axis = -2>", false),
+            ("128, 5", "<axis = 1, block_size = 32>", true),
+            ("128, 2", "<axis = 1, block_size = 128>", false),
+        ] {
+            let dims = [128, 160];
+            let weights = Weights { elem, bits, signed, dims, scales, attributes, has_zeros };
+            for (product, form) in [
+                ("y = Relu (t)", "bits in blocks of"),
+                ("p = Gemm <transB = 1> (x, d) y = Relu (p)", "packed with a product"),
+                ("q = Transpose (d) y = Relu (q)", ""),
+            ] {
+                let graph = weights.graph(&format!(
+                    "n = Constant <value = int64 {{128}}> () m = Mod (i, n) \
+                     t = Gather (d, m) {product}"
+                ));
+                let graph = graph.replace("=> (y)", "=> (t, y)").replace("g (", "g (int64[N] i, ");
+                let both = check(&graph, &sizes, 1e-5);
+                let listing = both.listing();
+                assert!(!both.ops().contains(&"DequantizeLinear"), "{listing}");
+                let is_found = both.fused.steps().iter().any(|step| {
+                    step.op == "Gather"
+                        && step.kernel.contains("bits")
+                        && step.kernel.contains(form)
+                });
+                assert_eq!(is_found, !form.is_empty(), "{form}: {listing}");
+                let packed = listing.contains("packed B of");
+                assert_eq!(packed, form.starts_with("packed"), "{listing}");
+                if packed {
+                    let kept = both.fused.report().kept_bytes;
+                    assert!(kept < 128 * 160 * bits as usize / 8, "{kept} bytes: {listing}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn places_outside_of_a_table_are_refused() {
+    let weights = Weights {
+        elem: "int4",
+        bits: 4,
+        signed: true,
+        dims: [128, 160],
+        scales: "128",
+        attributes: "<axis = 0>",
+        has_zeros: false,
+    };
+    for product in
+        ["y = Gather (d, i)", "t = Gather (d, i) p = Gemm <transB = 1> (t, d) y = Abs (p)"]
+    {
+        let graph = weights.graph(product).replace("g (", "g (int64[N] i, ");
+        let both = Both::new(&graph);
+        for index in [128i64, -129, i64::MIN] {
+            let mut given = both.inputs(&[("N", 1)], 1);
+            let tensor = Tensor::from_vec([1], vec![index]).unwrap();
+            given[0].1 = Value::from(tensor);
+            let error = both.fused.run(given).unwrap_err().to_string();
+            let wanted = format!("index {index} is outside of a dimension of size 128");
+            assert!(error.contains(&wanted), "{error}");
+        }
     }
 }

@@ -136,6 +136,10 @@ fn products() -> Vec<Case> {
             let (a, b) = (floats(SIDE * SIDE), pack_few_bits(exec)?);
             gemm_few_bits_in_bytes(exec, square(&a), &b, y, SIDE, &Epilogue::default())
         }),
+        case("gemm/gemm/few_bits gather_columns", SIDE * SIDE, |exec, y| {
+            let places: Vec<i64> = (0..SIDE as i64).rev().collect();
+            pack_few_bits(exec)?.gather_columns(exec, &places, y)
+        }),
     ]
 }
 
