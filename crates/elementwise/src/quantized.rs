@@ -11,7 +11,9 @@ pub use linear::{
 pub use requantize::{Factors, Requantize, requantize};
 pub use spread::Spread;
 
+use half::{bf16, f16};
 use sardonyx_simd::chunks::rows;
+use sardonyx_simd::number::{bf16_to_f32, f16_to_f32};
 use sardonyx_simd::{Ended, Exec};
 
 /// Integers of 2, 4 or 8 bits, one after the other, from the lowest bits of each byte on.
@@ -141,6 +143,42 @@ impl Columns<'_> {
     }
 }
 
+/// Scales in the type that they have.
+#[derive(Clone, Copy, Debug)]
+pub enum Scales<'a> {
+    Floats(&'a [f32]),
+    Float16(&'a [f16]),
+    Bfloat16(&'a [bf16]),
+}
+
+impl Scales<'_> {
+    pub fn len(&self) -> usize {
+        match self {
+            Scales::Floats(scales) => scales.len(),
+            Scales::Float16(scales) => scales.len(),
+            Scales::Bfloat16(scales) => scales.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns one of them.
+    ///
+    /// # Panics
+    ///
+    /// If there are not that many.
+    #[inline]
+    pub fn get(&self, index: usize) -> f32 {
+        match self {
+            Scales::Floats(scales) => scales[index],
+            Scales::Float16(scales) => f16_to_f32(scales[index]),
+            Scales::Bfloat16(scales) => bf16_to_f32(scales[index]),
+        }
+    }
+}
+
 /// A tensor that is quantized in blocks along one axis, from which slices along another are taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Slices<'a> {
@@ -151,8 +189,9 @@ pub struct Slices<'a> {
     pub cut: [usize; 3],
     /// Elements of a block.
     pub block: usize,
-    /// In the order of the elements, with one for each block along the axis that is cut.
-    pub scales: &'a [f32],
+    /// In the order of the elements, with one for each block along the axis that is cut. Only those
+    /// of the slices that are taken are widened.
+    pub scales: Scales<'a>,
     /// In the same order; rows begin with a byte of their own only if the last axis is cut.
     pub zeros: Zeros<'a>,
 }
@@ -188,18 +227,36 @@ impl Slices<'_> {
     fn slice(&self, start: usize, out: &mut [f32]) {
         let [_, along, after] = self.cut;
         let blocks = along.div_ceil(self.block);
+        if after == 1 {
+            return self.run_of_blocks(start, blocks, out);
+        }
         for (offset, element) in out.iter_mut().enumerate() {
             let at = start + offset;
             let (row, place, column) = (at / (along * after), at / after % along, at % after);
             let block = place / self.block;
-            let scale = self.scales[(row * blocks + block) * after + column];
-            // With other axes after the one that is cut, all of these are one row.
-            let zero = if after == 1 {
-                self.zeros.get(row, block, blocks)
-            } else {
-                self.zeros.get(0, (row * blocks + block) * after + column, 0)
-            };
+            let scale = self.scales.get((row * blocks + block) * after + column);
+            // All of these are one row.
+            let zero = self.zeros.get(0, (row * blocks + block) * after + column, 0);
             *element = (self.codes.get(at) as f32 - zero) * scale;
+        }
+    }
+
+    /// Writes elements from one on where the last axis is cut, block by block.
+    fn run_of_blocks(&self, start: usize, blocks: usize, mut out: &mut [f32]) {
+        let along = self.cut[1];
+        let mut at = start;
+        while !out.is_empty() {
+            let (row, place) = (at / along, at % along);
+            let block = place / self.block;
+            let end = along.min((block + 1) * self.block);
+            let (now, rest) = out.split_at_mut(out.len().min(end - place));
+            let scale = self.scales.get(row * blocks + block);
+            let zero = self.zeros.get(row, block, blocks);
+            for (offset, element) in now.iter_mut().enumerate() {
+                *element = (self.codes.get(at + offset) as f32 - zero) * scale;
+            }
+            at += now.len();
+            out = rest;
         }
     }
 }
@@ -257,20 +314,24 @@ mod tests {
             taken: [1, 3, 4],
             cut: [3, 4, 1],
             block: 2,
-            scales: &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+            scales: Scales::Floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
             zeros: Zeros::One(1.0),
         };
-        let mut out = [9.0; 12];
-        slices.gather(&exec, &[2, -3, 3], &mut out).unwrap();
-        let (last, first) = ([35.0, 40.0, 54.0, 60.0], [-1.0, 0.0, 2.0, 4.0]);
-        assert_eq!(out, [last, first, [0.0; 4]].concat()[..]);
+        let narrow = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let (halves, bf16s) = (narrow.map(f16::from_f32), narrow.map(bf16::from_f32));
+        for scales in [slices.scales, Scales::Float16(&halves), Scales::Bfloat16(&bf16s)] {
+            let mut out = [9.0; 12];
+            Slices { scales, ..slices }.gather(&exec, &[2, -3, 3], &mut out).unwrap();
+            let (last, first) = ([35.0, 40.0, 54.0, 60.0], [-1.0, 0.0, 2.0, 4.0]);
+            assert_eq!(out, [last, first, [0.0; 4]].concat()[..]);
+        }
         // The other way round.
         let slices = Slices {
             codes,
             taken: [3, 4, 1],
             cut: [1, 3, 4],
             block: 2,
-            scales: &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
+            scales: Scales::Floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]),
             zeros: Zeros::Floats(&[0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 8.0]),
         };
         let mut out = [9.0; 6];

@@ -54,7 +54,10 @@ pub use batch::{BatchMat, BatchOut, BatchRhs, gemm_batch, gemm_batch_generic, ge
 pub use blocked::Sweep;
 pub use epilogue::{Activation, Bias, Epilogue};
 #[cfg(feature = "quantization")]
-pub use few_bits::{BlockMatrix, FewBits, PerBlock, gemm_few_bits, gemm_few_bits_scratch};
+pub use few_bits::{
+    BlockMatrix, FewBits, PerBlock, gemm_few_bits, gemm_few_bits_in_bytes,
+    gemm_few_bits_in_bytes_scratch, gemm_few_bits_scratch,
+};
 pub use form::Elements;
 pub use generic::{Number, gemm_generic};
 pub use halves::{LeMatrix, ManyRows, Storage};

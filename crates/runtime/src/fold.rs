@@ -9,7 +9,7 @@ mod tests;
 
 use sardonyx_kernels::Pool;
 use sardonyx_model::{NodeAttributes, NodeId, ValueId};
-use sardonyx_ops::operators::{DEQUANTIZE_LINEAR, GEMM, MATMUL, MATMUL_INTEGER, TRANSPOSE};
+use sardonyx_ops::operators::{DEQUANTIZE_LINEAR, GATHER, GEMM, MATMUL, MATMUL_INTEGER, TRANSPOSE};
 use sardonyx_ops::{AttrValue, Attributes, Determinism, Known, OpDef};
 use sardonyx_passes::{Inference, Resolved};
 use sardonyx_tensor::{DataType, Tensor, shape};
@@ -226,7 +226,8 @@ fn is_left_to_products(constants: &Constants, resolved: &Resolved, node: NodeId)
         && model.uses(output).all(|(reader, position)| position == 1 && is(reader, product))
 }
 
-/// Whether a node dequantizes a large matrix of few bits that only products of floats read.
+/// Whether a node dequantizes a large matrix of few bits that only products of floats and look-ups
+/// of rows read.
 fn is_left_in_few_bits(constants: &Constants, resolved: &Resolved, node: NodeId) -> bool {
     let model = resolved.model();
     let inputs: SmallVec<[ValueId; 3]> = model.inputs(node).flatten().collect();
@@ -258,8 +259,11 @@ fn is_left_in_few_bits(constants: &Constants, resolved: &Resolved, node: NodeId)
         8.. => axis.rem_euclid(2) == depth_axis,
         _ => false,
     };
-    let are_products = model.uses(output).all(|(reader, position)| {
+    let are_readers = model.uses(output).all(|(reader, position)| {
         let Some(operator) = resolved.op(reader) else { return false };
+        if operator.def.is(&GATHER) {
+            return position == 0 && fits(1) && matches!(int(reader, "axis", 0), 0 | -2);
+        }
         if position != 1 || operator.def.is(&MATMUL) {
             return position == 1 && fits(0);
         }
@@ -286,7 +290,7 @@ fn is_left_in_few_bits(constants: &Constants, resolved: &Resolved, node: NodeId)
         && dims.iter().product::<usize>() >= WORTH_PACKING
         && !inputs.iter().any(|input| constants.is_fill(*input))
         && !model.value(output).is_output
-        && are_products
+        && are_readers
 }
 
 /// Node whose outputs have known sizes.

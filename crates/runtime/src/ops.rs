@@ -444,8 +444,10 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
         Op::Select(_) => Selected::new(tensor::where_::Where),
         #[cfg(feature = "quantization")]
         Op::Dequantize(_) => quantization::linear::select_dequantize(site)?.into(),
+        #[cfg(feature = "quantization")]
+        Op::GatherCodes(gather) => quantization::gather_codes::select(site, gather)?,
         #[cfg(not(feature = "quantization"))]
-        Op::Dequantize(_) => return Err(not_implemented()),
+        Op::Dequantize(_) | Op::GatherCodes(_) => return Err(not_implemented()),
         Op::Cast(cast) => Selected::new(tensor::cast::Cast(cast.conversion)),
         Op::Scalars(scalars) => math::scalars::select(site, scalars)?.into(),
         Op::Elements(elements) => math::update::select(elements)?.into(),

@@ -130,6 +130,7 @@ pub(crate) enum Op {
     Select(Select),
     Cast(Box<Cast>),
     Dequantize(Box<Dequantize>),
+    GatherCodes(Box<GatherCodes>),
     Scalars(Box<Scalars>),
     Elements(Box<Elements>),
     Norm(Box<Norm>),
@@ -179,6 +180,8 @@ pub(crate) struct Quantized {
     /// Summand of each column.
     pub(crate) bias: Option<Slot>,
     pub(crate) layout: QuantizedLayout,
+    /// Whether the model lets left operands be rounded to 8 bits.
+    pub(crate) allows_bytes: bool,
 }
 
 impl Quantized {
@@ -418,6 +421,21 @@ pub(crate) struct Dequantize {
     pub(crate) axis: i64,
     /// Number of elements of a block; 0 for whole slices.
     pub(crate) block: usize,
+}
+
+/// Slices of a matrix of few bits along its first axis, as numbers.
+#[derive(Debug)]
+pub(crate) struct GatherCodes {
+    pub(crate) table: Slot,
+    pub(crate) indices: Slot,
+    pub(crate) scales: Slot,
+    pub(crate) zeros: Option<Slot>,
+    /// Type of the result.
+    pub(crate) elem: DataType,
+    /// Layout of the table as the right operand of a product: its rows are the operand's columns.
+    pub(crate) layout: QuantizedLayout,
+    /// Whether a product reads the same table, so that both share one packed form.
+    pub(crate) is_tied: bool,
 }
 
 /// Types and options of a conversion.
@@ -694,6 +712,12 @@ impl Op {
                 see(Some(dequantize.scale));
                 return dequantize.zero.iter().for_each(|zero| see(Some(*zero)));
             }
+            Op::GatherCodes(gather) => {
+                see(Some(gather.indices));
+                see(Some(gather.table));
+                see(Some(gather.scales));
+                return gather.zeros.iter().for_each(|zeros| see(Some(*zeros)));
+            }
             Op::Scalars(scalars) => {
                 return scalars.operands.iter().for_each(|slot| see(Some(*slot)));
             }
@@ -780,6 +804,13 @@ impl Op {
                 see(Some(&mut dequantize.x));
                 see(Some(&mut dequantize.scale));
                 return dequantize.zero.iter_mut().for_each(|zero| see(Some(zero)));
+            }
+            Op::GatherCodes(gather) => {
+                let GatherCodes { table, indices, scales, zeros, .. } = &mut **gather;
+                see(Some(indices));
+                see(Some(table));
+                see(Some(scales));
+                return zeros.iter_mut().for_each(|zeros| see(Some(zeros)));
             }
             Op::Scalars(scalars) => {
                 return scalars.operands.iter_mut().for_each(|slot| see(Some(slot)));
@@ -951,6 +982,10 @@ impl Program {
     pub(crate) fn constant_products(&self) -> Vec<usize> {
         let product = |program: &Program, step: &Step| {
             let Op::Product(product) = &step.op else { return None };
+            if let Some(Quantized { layout, .. }) = product.quantized.as_deref() {
+                let sizes = [layout.depth, layout.cols];
+                return Some(count_multiply_adds(program.shape(product.a), sizes));
+            }
             let shape = program.shape(product.b).filter(|_| program.is_constant(product.b))?;
             let [rows, cols] = &shape[..] else { return None };
             let (rows, cols) = (rows.size()?, cols.size()?);

@@ -151,6 +151,13 @@ pub(crate) fn describe_right(packed: Option<&Right>) -> &'static str {
             (storage, _) => (storage, ManyRows::Widened),
         },
     };
+    if right.elements == Storage::F32 && right.precision == Precision::Exact {
+        return match storage {
+            Storage::F32 => "packed B",
+            Storage::F16 => "packed B, each float a float16",
+            Storage::Bf16 => "packed B, each float a bfloat16",
+        };
+    }
     match (storage, many_rows) {
         (Storage::F32, _) => "packed B",
         (Storage::F16, ManyRows::Widened) => "packed B in float16",

@@ -1,7 +1,7 @@
 //! Tests of products with constants in 16 bits: of narrow models, which lose no precision, and
 //! rounded ones.
 
-use crate::both_ways::{Numbers, compile, complete, inputs};
+use crate::both_ways::{Numbers, compile, complete, constant, inputs};
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{Optimization, Options, Precision, Session};
 use sardonyx_tensor::{Buffer, Value};
@@ -55,6 +55,42 @@ fn constants_of_narrow_models_are_packed_as_they_are() {
                     let (packed, plain) = (bytes(&outputs, packed), bytes(&outputs, plain));
                     assert!(packed == plain, "{name}, {rows} rows");
                 }
+            }
+        }
+    }
+}
+
+/// Checks that floats which are numbers of 16 bits are packed so, with the bits of a matrix that is
+/// computed in each run, and that others are not.
+#[test]
+fn floats_that_are_halves_are_packed_as_halves() {
+    for (elem, name) in [
+        (16, "packed B, each float a bfloat16"),
+        (10, "packed B, each float a float16"),
+        (1, "packed B,"),
+    ] {
+        let text = complete(&format!(
+            "g (float[M, 512] x, float zero) => (y, y2) {{ {} n = Cast <to = {elem}> (w) \
+             b = Cast <to = 1> (n) y = MatMul (x, b) b2 = Add (b, zero) y2 = MatMul (x, b2) }}",
+            constant("w", &[512, 600])
+        ));
+        for threads in [1, 3] {
+            let session = compile(&text, Optimization::All, threads);
+            let steps = session.steps();
+            if session.instruction_set() == "portable" {
+                eprintln!("skipped: halves are not faster on the portable instruction set");
+                return;
+            }
+            let packed = steps.iter().filter(|step| step.kernel.starts_with("packed B"));
+            let kernels: Vec<&str> = packed.map(|step| step.kernel.as_str()).collect();
+            assert!(kernels.len() == 1 && kernels[0].starts_with(name), "{steps:#?}");
+            for rows in [13, 64] {
+                let mut given = inputs(&session, &[("M", rows)], 3);
+                given[1].1 = Value::from(
+                    sardonyx_tensor::Tensor::zeros(sardonyx_tensor::DataType::Float, []).unwrap(),
+                );
+                let outputs = session.run(given).unwrap();
+                assert!(bytes(&outputs, "y") == bytes(&outputs, "y2"), "{name}, {rows} rows");
             }
         }
     }

@@ -1,21 +1,23 @@
 //! Right operands stored in 16 bits: half the memory to read, widened to floats in the microkernel.
 //!
 //! Panels have the form of panels of floats with half the bytes; sums are floats, and so is the
-//! left operand. Constants that have such a type lose nothing. Constants in floats may be rounded
-//! to the nearest half on request: with eleven bits the error is an eighth of that of bfloat16, and
-//! products of few rows, which wait for memory, take half the time.
+//! left operand. Constants that have such a type lose nothing, and neither do floats that were
+//! widened from one, as many exporters write them. Other floats may be rounded to the nearest half
+//! on request: with eleven bits the error is an eighth of that of bfloat16, and products of few
+//! rows, which wait for memory, take half the time.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::matrix::{MatRef, strided_len};
-use super::pack::{PackSource, Packed, panel_width};
+use super::pack::{PackSource, Packed, Whole, panel_width};
+use super::sizes::TRANSPOSED_COLS;
 use super::tile::{Ending, Mac};
 use super::{amx, bf16};
 use sardonyx_simd::Isa;
-use sardonyx_simd::buffer::with_scratch;
+use sardonyx_simd::buffer::{Lasts, with_scratch};
 use sardonyx_simd::number::{bf16_to_f32, f16_to_f32};
-use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
+use sardonyx_simd::{Body, Ended, Loop, Simd, check_isa, dispatch};
 
 /// The type in which elements lie in memory. Sums are floats, whichever it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -349,7 +351,47 @@ const MOST: f32 = 65504.0;
 /// 2^-24 apart near zero.
 const LEAST: f32 = 1.0 / 4096.0;
 
+/// Choice: bytes of floats from which a matrix is packed in 16 bits if that changes no element.
+/// Smaller ones are read from a second-level cache, where widening takes longer than reading.
+const LEAST_HALVED: usize = 1 << 20;
+
 impl Packed {
+    /// Packs all panels of a matrix of floats in 16 bits; `None` if an element is neither a
+    /// bfloat16 nor all are halves, or if products would not be faster. The first chunk with
+    /// another element ends the attempt, which for weights that were trained in floats is the
+    /// first of all.
+    pub(super) fn losslessly(isa: Isa, source: &dyn PackSource) -> Result<Option<Packed>, Ended> {
+        let (depth, width) = (source.depth(), source.width());
+        let bytes = depth.saturating_mul(width).saturating_mul(size_of::<f32>());
+        // Widening takes longer than reading on the portable instruction set. Few columns are
+        // multiplied in an orientation that panels of halves do not have.
+        if isa == Isa::Portable || width <= TRANSPOSED_COLS || bytes < LEAST_HALVED {
+            return Ok(None);
+        }
+        for storage in [Storage::Bf16, Storage::F16] {
+            let whole = Whole { isa, elements: storage, depth, width, lasts: Lasts::ForGood };
+            let packed = Packed::by_chunks_that_fit(
+                whole,
+                |columns| source.next_columns(columns),
+                |steps, start, out| {
+                    with_scratch(4 * out.len(), |floats| {
+                        let (floats, widened) = floats.split_at_mut(2 * out.len());
+                        source.pack(isa, steps, start, floats);
+                        let to = out.as_mut_ptr().cast();
+                        let body = Narrow { storage, from: floats, to, widened };
+                        // SAFETY: the machine has `isa`; `out` has the bytes of as many elements
+                        // in 16 bits.
+                        unsafe { dispatch(isa, body) }
+                    })
+                },
+            )?;
+            if packed.is_some() {
+                return Ok(packed);
+            }
+        }
+        Ok(None)
+    }
+
     /// All panels of a matrix of floats, rounded to 16 bits: halves if they reach as far as its
     /// elements, else bfloat16.
     pub(super) fn rounded(isa: Isa, source: &dyn PackSource) -> Result<Packed, Ended> {
@@ -384,6 +426,51 @@ impl Packed {
             });
         })?;
         Ok((packed, f32::from_bits(most.into_inner())))
+    }
+}
+
+/// Narrows whole vectors of floats to 16 bits, and checks that this keeps all their bits.
+struct Narrow<'a> {
+    storage: Storage,
+    from: &'a [f32],
+    to: *mut u16,
+    /// Scratch, as long as `from`.
+    widened: &'a mut [f32],
+}
+
+impl Body for Narrow<'_> {
+    type Out = bool;
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) -> bool {
+        let Narrow { storage, from, to, widened } = self;
+        // SAFETY: as many halves may be written as there are floats, a whole number of vectors.
+        unsafe {
+            for at in (0..from.len()).step_by(S::LANES) {
+                let x = S::load(from.as_ptr().add(at));
+                if storage == Storage::Bf16 {
+                    S::store_bf16(to.add(at), x);
+                } else {
+                    S::store_f16(to.add(at), x);
+                }
+            }
+            let (count, back) = (from.len(), widened.as_mut_ptr());
+            Widen { storage, from: to.cast(), count, to: back }.run::<S>();
+        }
+        S::run_loop(SameBits(from, widened))
+    }
+}
+
+/// Whether two slices have the same bits.
+struct SameBits<'a>(&'a [f32], &'a [f32]);
+
+impl Loop for SameBits<'_> {
+    type Out = bool;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> bool {
+        let pairs = self.0.iter().zip(self.1);
+        pairs.fold(0, |other, (x, y)| other | (x.to_bits() ^ y.to_bits())) == 0
     }
 }
 
@@ -495,6 +582,15 @@ mod tests {
         }
     }
 
+    /// Multiplies, and returns the bits of the results.
+    fn multiply(threads: usize, a: Lhs<'_>, b: &PackedB, epilogue: &Epilogue<'_>) -> Vec<u32> {
+        let pool = Pool::new(threads);
+        let mut c = vec![0.0; a.size().0 * b.cols()];
+        let exec = Exec::new(&pool, b.isa());
+        gemm(&exec, a, Rhs::Packed(b), &mut c, b.cols(), epilogue).unwrap();
+        c.iter().map(|c| c.to_bits()).collect()
+    }
+
     /// Products with a right operand in 16 bits are those with the floats that it stands for, bit
     /// for bit: tiles and blocks are the same.
     #[test]
@@ -522,20 +618,80 @@ mod tests {
                         (PackedA::new(isa, a).unwrap(), MatRef::row_major(&exact, k, n));
                     let floats = PackedB::new(isa, b).unwrap();
                     for threads in [1, 2] {
-                        let pool = Pool::new(threads);
-                        let product = |a: Lhs<'_>, b: &PackedB| {
-                            let mut c = vec![0.0; m * n];
-                            gemm(&Exec::new(&pool, isa), a, Rhs::Packed(b), &mut c, n, &epilogue)
-                                .unwrap();
-                            c.iter().map(|c| c.to_bits()).collect::<Vec<u32>>()
-                        };
-                        let want = product(Lhs::Plain(a), &floats);
+                        let want = multiply(threads, Lhs::Plain(a), &floats, &epilogue);
                         let what = format!("{isa:?} {storage:?} {m}x{n}x{k}, {threads} threads");
-                        assert_eq!(product(Lhs::Plain(a), &packed), want, "{what}");
-                        assert_eq!(product(Lhs::Packed(&packed_a), &packed), want, "{what}");
+                        let found = multiply(threads, Lhs::Plain(a), &packed, &epilogue);
+                        assert_eq!(found, want, "{what}");
+                        let found = multiply(threads, Lhs::Packed(&packed_a), &packed, &epilogue);
+                        assert_eq!(found, want, "{what}");
                     }
                 }
             }
+        }
+    }
+
+    /// Rounds numbers to a type, and puts special ones of both types and `others` among them.
+    fn with_special(numbers: &[f32], storage: Storage, others: &[(usize, f32)]) -> Vec<f32> {
+        let (_, mut exact) = stored(numbers, storage);
+        let special = [f32::INFINITY, -0.0, 0.0, f32::NAN, 2f32.powi(-24)];
+        exact[9..][..special.len()].copy_from_slice(&special);
+        for (at, other) in others {
+            exact[*at] = *other;
+        }
+        exact
+    }
+
+    /// Checks that floats take 16 bits only if all of them keep their bits, wherever another one
+    /// is, and that products have the bits of those with panels of floats.
+    #[test]
+    fn floats_that_are_halves_take_half_the_memory() {
+        let (k, n) = (700, 400);
+        // The first has 13 bits, too many for both types.
+        let (neither, too_large, of_ten_bits) = (1.0 + 2f32.powi(-12), 1e6, 1.0 + 2f32.powi(-10));
+        let last = k * n - 1;
+        for (storage, others, expected) in [
+            (Storage::Bf16, &[][..], Storage::Bf16),
+            (Storage::F16, &[], Storage::F16),
+            (Storage::F16, &[(last, -65504.0)], Storage::F16),
+            (Storage::F16, &[(last, neither)], Storage::F32),
+            (Storage::F16, &[(0, neither)], Storage::F32),
+            (Storage::F16, &[(k * n / 2, too_large)], Storage::F32),
+            (Storage::Bf16, &[(last, neither)], Storage::F32),
+            (Storage::Bf16, &[(n, of_ten_bits), (1, 1e30)], Storage::F32),
+            (Storage::Bf16, &[(1, 1e30), (2, f32::from_bits(0x7f81_0000))], Storage::F32),
+            (Storage::F32, &[], Storage::F32),
+        ] {
+            let exact = with_special(&random(k * n, 6), storage, others);
+            let (bytes, _) = stored(&exact, Storage::F32);
+            let matrix = LeMatrix::row_major(&bytes[1..], Storage::F32, k, n);
+            for isa in Isa::available().iter().copied() {
+                let expected = if isa == Isa::Portable { Storage::F32 } else { expected };
+                let packed = PackedB::from_le(isa, &matrix).unwrap();
+                assert_eq!((packed.storage(), packed.many_rows()), (expected, ManyRows::Widened));
+                if expected == Storage::F32 {
+                    continue;
+                }
+                let floats = PackedB::new(isa, MatRef::row_major(&exact, k, n)).unwrap();
+                assert_eq!(packed.bytes() * 2, floats.bytes());
+                for (m, threads) in [(1, 1), (1, 8), (4, 2), (13, 1), (40, 1), (90, 1), (90, 3)] {
+                    let a = random(m * k, 5);
+                    let a = Lhs::Plain(MatRef::row_major(&a, m, k));
+                    let found = multiply(threads, a, &packed, &Epilogue::default());
+                    let want = multiply(threads, a, &floats, &Epilogue::default());
+                    assert_eq!(found, want, "{isa:?} {m} rows, {threads} threads");
+                }
+            }
+        }
+    }
+
+    /// Checks that matrices for which halves save nothing stay floats.
+    #[test]
+    fn small_and_narrow_matrices_stay_floats() {
+        for (k, n) in [(512, 511), (4096, TRANSPOSED_COLS)] {
+            let bytes = vec![0; k * n * 4];
+            let matrix = LeMatrix::row_major(&bytes, Storage::F32, k, n);
+            let packed = PackedB::from_le(Isa::detect(), &matrix).unwrap();
+            assert_eq!(packed.storage(), Storage::F32, "{k} x {n}");
         }
     }
 

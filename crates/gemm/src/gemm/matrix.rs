@@ -103,6 +103,21 @@ impl<'a, T> MatRef<'a, T> {
         self.ptr.wrapping_add(row * self.row_stride + col * self.col_stride)
     }
 
+    /// Returns a row, if its elements are adjacent.
+    ///
+    /// # Panics
+    ///
+    /// If the matrix does not have it.
+    pub(crate) fn row(&self, row: usize) -> Option<&'a [T]> {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        if self.cols == 0 {
+            return Some(&[]);
+        }
+        // SAFETY: adjacent elements of the row are inside the slice that the matrix was made from.
+        (self.col_stride == 1)
+            .then(|| unsafe { std::slice::from_raw_parts(self.at(row, 0), self.cols) })
+    }
+
     pub(crate) fn as_ptr(&self) -> *const T {
         self.ptr
     }

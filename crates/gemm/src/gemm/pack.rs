@@ -9,6 +9,7 @@
 //! wide side. [`Elements`] says what panels hold.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::form::Elements;
 use super::halves::{LeMatrix, ManyRows, Storage};
@@ -136,14 +137,18 @@ impl PackedB {
         Ok(PackedB { panels, beside: ManyRows::Widened })
     }
 
-    /// Packs `b` (k x n) in the type that it has.
+    /// Packs `b` (k x n) in the type that it has, or in 16 bits if that changes no element and
+    /// saves time.
     ///
     /// # Panics
     ///
     /// If this machine does not have `isa`.
     pub fn from_le(isa: Isa, b: &LeMatrix<'_>) -> Result<PackedB, Ended> {
         let panels = match b.storage() {
-            Storage::F32 => Packed::new(isa, b)?,
+            Storage::F32 => match Packed::losslessly(isa, b)? {
+                Some(halves) => halves,
+                None => Packed::new(isa, b)?,
+            },
             storage => Packed::in_halves(isa, b, storage)?.0,
         };
         Ok(PackedB { panels, beside: ManyRows::Widened })
@@ -206,6 +211,16 @@ impl<E: Elements> PackedB<E> {
     }
 }
 
+/// Matrix of `depth` steps by `width` columns that is to be packed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Whole<E> {
+    pub(super) isa: Isa,
+    pub(super) elements: E,
+    pub(super) depth: usize,
+    pub(super) width: usize,
+    pub(super) lasts: Lasts,
+}
+
 /// All panels of a matrix.
 #[derive(Debug)]
 pub(crate) struct Packed<E: Elements = Storage> {
@@ -255,18 +270,37 @@ impl<E: Elements> Packed<E> {
     pub(super) fn by_chunks(
         isa: Isa,
         elements: E,
-        [depth, width]: [usize; 2],
+        size: [usize; 2],
         lasts: Lasts,
         next_columns: impl Fn(Range<usize>),
         fill: impl Fn(Range<usize>, usize, &mut [f32]) + Sync,
     ) -> Result<Packed<E>, Ended> {
+        let fill = |rows: Range<usize>, start: usize, out: &mut [f32]| {
+            fill(rows, start, out);
+            true
+        };
+        let [depth, width] = size;
+        let whole = Whole { isa, elements, depth, width, lasts };
+        let packed = Packed::by_chunks_that_fit(whole, next_columns, fill)?;
+        Ok(packed.expect("every chunk fits"))
+    }
+
+    /// Packs chunks like [`Packed::by_chunks`] as long as they fit: `None` if `fill` returned
+    /// `false` for one of them. No chunk is begun after that.
+    pub(super) fn by_chunks_that_fit(
+        whole: Whole<E>,
+        next_columns: impl Fn(Range<usize>),
+        fill: impl Fn(Range<usize>, usize, &mut [f32]) -> bool + Sync,
+    ) -> Result<Option<Packed<E>>, Ended> {
+        let Whole { isa, elements, depth, width, lasts } = whole;
         check_isa(isa);
         let w = panel_width(isa);
         let (panels, row, rows) = (width.div_ceil(w), elements.words(w), elements.rows(depth));
         let len = Packed::words(isa, elements, depth, width).expect("packed size overflows");
-        // SAFETY: the chunks below are all of it.
+        // SAFETY: the chunks below are all of it, unless it is dropped unread.
         let mut data = unsafe { PackedBuf::unwritten(len, lasts) };
         let out = SendPtr(data.as_mut_ptr());
+        let fits = AtomicBool::new(true);
         // Nothing may be a matrix of very many columns.
         let piece = match len {
             0 => panels.max(1),
@@ -277,6 +311,9 @@ impl<E: Elements> Packed<E> {
             let panels = first..panels.min(first + piece);
             next_columns(first * w..width.min(panels.end * w));
             each_chunk(&pool, rows, panels, w, |panel, chunk| {
+                if !fits.load(Relaxed) {
+                    return;
+                }
                 // SAFETY: chunks are disjoint parts of `data`; each is cleared before it is lent,
                 // while it stays in a cache.
                 let out = unsafe {
@@ -284,10 +321,15 @@ impl<E: Elements> Packed<E> {
                     start.write_bytes(0, chunk.len() * row);
                     std::slice::from_raw_parts_mut(start, chunk.len() * row)
                 };
-                fill(chunk, panel * w, out);
+                if !fill(chunk, panel * w, out) {
+                    fits.store(false, Relaxed);
+                }
             })?;
+            if !fits.load(Relaxed) {
+                return Ok(None);
+            }
         }
-        Ok(Packed { isa, depth, width, data, elements })
+        Ok(Some(Packed { isa, depth, width, data, elements }))
     }
 
     pub(crate) fn view(&self) -> Panels {

@@ -8,7 +8,7 @@ use sardonyx_simd::{Isa, Operation, Pool, Work};
 
 /// Choice: most columns for which the transposed orientation is considered; it needs a copy of its
 /// output in scratch.
-const TRANSPOSED_COLS: usize = 256;
+pub(super) const TRANSPOSED_COLS: usize = 256;
 /// Choice: most values of the narrow operand per step for which it is read where it lies.
 pub(super) const NARROW: usize = 12;
 /// Limit: most floats of B that are packed whole. The patches of a convolution can be a hundred

@@ -9,7 +9,7 @@ use crate::elementwise::{
     not, pointwise, pointwise_in_place, range, select, unary, unary_in_place, update, widen,
 };
 use crate::quantized::{
-    Codes, Columns, Factors, Precision, Scaling, Slices, Spread, Zeros, dequantize,
+    Codes, Columns, Factors, Precision, Scales, Scaling, Slices, Spread, Zeros, dequantize,
     dequantize_packed, divide, limits, quantize, quantize_packed, requantize,
 };
 
@@ -127,7 +127,7 @@ fn quantized() -> Vec<Case> {
                 taken: [1, 50, 256],
                 cut: [50, 256, 1],
                 block: 32,
-                scales: &scales,
+                scales: Scales::Floats(&scales),
                 zeros: Zeros::One(2.0),
             };
             slices.gather(exec, &super::indices(200, 50), y)

@@ -12,8 +12,8 @@ use crate::conv::{
 use crate::gemm::{
     BatchMat, BatchOut, BatchRhs, BlockMatrix, ByteMatrix, ByteRhs, Epilogue, FewBits, LeMatrix,
     Lhs, MatRef, PackedA, PackedB, PerBlock, Repeated, Rhs, Storage, Sweep, ZeroPoints, gemm,
-    gemm_batch, gemm_batch_generic, gemm_bytes, gemm_bytes_to_floats, gemm_few_bits, gemm_generic,
-    gemm_swept,
+    gemm_batch, gemm_batch_generic, gemm_bytes, gemm_bytes_to_floats, gemm_few_bits,
+    gemm_few_bits_in_bytes, gemm_generic, gemm_swept,
 };
 use crate::quantized::{Codes, Factors, Precision};
 use crate::{Ended, Exec};
@@ -39,8 +39,8 @@ fn batch(data: &[f32]) -> BatchMat<'_> {
     BatchMat { data, rows: 64, cols: 64, row_stride: 64, col_stride: 1, batch_strides: &[64 * 64] }
 }
 
-/// Multiplies by a constant of four bits, which is packed first.
-fn multiply_few_bits(exec: &Exec<'_>, rows: usize, y: &mut [f32]) -> Result<(), Ended> {
+/// Packs a constant of four bits.
+fn pack_few_bits(exec: &Exec<'_>) -> Result<FewBits, Ended> {
     let (codes, scales) = (bytes(SIDE * SIDE / 2), floats(SIDE * SIDE / 32));
     let matrix = BlockMatrix {
         codes: Codes { bytes: &codes, bits: 4, signed: false },
@@ -53,8 +53,12 @@ fn multiply_few_bits(exec: &Exec<'_>, rows: usize, y: &mut [f32]) -> Result<(), 
         zeros: PerBlock { numbers: &[8.0], block_stride: 0, col_stride: 0 },
         order: &[],
     };
-    let b = exec.pool.pack_within(|| FewBits::new(exec.isa, &matrix))?;
-    let a = floats(rows * SIDE);
+    exec.pool.pack_within(|| FewBits::new(exec.isa, &matrix))
+}
+
+/// Multiplies by a constant of four bits, which is packed first.
+fn multiply_few_bits(exec: &Exec<'_>, rows: usize, y: &mut [f32]) -> Result<(), Ended> {
+    let (a, b) = (floats(rows * SIDE), pack_few_bits(exec)?);
     gemm_few_bits(exec, MatRef::row_major(&a, rows, SIDE), &b, y, SIDE, &Epilogue::default())
 }
 
@@ -127,6 +131,14 @@ fn products() -> Vec<Case> {
         case("gemm/gemm/few_bits gemm_few_bits", 3 * SIDE, |exec, y| multiply_few_bits(exec, 3, y)),
         case("gemm/gemm/few_bits gemm_few_bits", SIDE * SIDE, |exec, y| {
             multiply_few_bits(exec, SIDE, y)
+        }),
+        case("gemm/gemm/few_bits/bytes gemm_few_bits_in_bytes", SIDE * SIDE, |exec, y| {
+            let (a, b) = (floats(SIDE * SIDE), pack_few_bits(exec)?);
+            gemm_few_bits_in_bytes(exec, square(&a), &b, y, SIDE, &Epilogue::default())
+        }),
+        case("gemm/gemm/few_bits gather_columns", SIDE * SIDE, |exec, y| {
+            let places: Vec<i64> = (0..SIDE as i64).rev().collect();
+            pack_few_bits(exec)?.gather_columns(exec, &places, y)
         }),
     ]
 }

@@ -1,16 +1,27 @@
 //! Quantized types: integers and small floats that stand for floats.
 
 pub(crate) mod conv;
+pub(crate) mod gather_codes;
 pub(crate) mod linear;
 pub(crate) mod matmul;
 
-use sardonyx_kernels::quantized::Spread;
-use sardonyx_tensor::DataType;
+use half::{bf16, f16};
+use sardonyx_kernels::quantized::{Scales, Spread};
 use sardonyx_tensor::shape::normalize_axis;
+use sardonyx_tensor::{DataType, TensorView};
 
 use crate::error::{KernelError, fail};
 use crate::kernel::Call;
 use crate::ops::narrow::numbers;
+
+/// Returns the elements of a dense tensor of floats as scales.
+pub(super) fn scales<'a>(view: &TensorView<'a>) -> Result<Scales<'a>, KernelError> {
+    Ok(match view.data_type() {
+        DataType::Float16 => Scales::Float16(view.as_slice::<f16>()?),
+        DataType::Bfloat16 => Scales::Bfloat16(view.as_slice::<bf16>()?),
+        _ => Scales::Floats(view.as_slice::<f32>()?),
+    })
+}
 
 /// Returns the numbers of elements before, along and after an axis.
 pub(super) fn split_at_axis(dims: &[usize], axis: usize) -> [usize; 3] {

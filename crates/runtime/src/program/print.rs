@@ -19,9 +19,9 @@ use sardonyx_passes::{Resolved, name_of_node};
 use sardonyx_tensor::Tensor;
 
 use super::{
-    Along, BatchNorm, Constant, Conv, Dequantize, Elements, Instruction, Link, NormKind, Numbers,
-    Op, Operands, Order, Parameters, Product, ProductForm, Program, QuantizedLayout, RegionKind,
-    ScalarFunction, Scalars, Slot, Stage, Step, Test,
+    Along, BatchNorm, Constant, Conv, Dequantize, Elements, GatherCodes, Instruction, Link,
+    NormKind, Numbers, Op, Operands, Order, Parameters, Product, ProductForm, Program,
+    QuantizedLayout, RegionKind, ScalarFunction, Scalars, Slot, Stage, Step, Test,
 };
 
 /// Limit: elements of constants that are shown.
@@ -202,6 +202,12 @@ impl Display for Printed<'_> {
                 write!(f, " by {scale} axis {axis}")?;
                 if *block == 0 { Ok(()) } else { write!(f, " block {block}") }
             }
+            Op::GatherCodes(gather) => {
+                let GatherCodes { table, indices, scales, zeros, layout, .. } = &**gather;
+                write!(f, "gather {table}[{indices}]")?;
+                zeros.iter().try_for_each(|zeros| write!(f, " - {zeros}"))?;
+                write!(f, " by {scales} of {} bits", layout.bits)
+            }
             Op::Fill(fill) => write!(f, "fill {} in shape {}", Few(&fill.one), fill.shape),
             Op::Region(region) => {
                 let captures: Operands = region.captures.iter().copied().map(Some).collect();
@@ -244,6 +250,9 @@ fn product(f: &mut fmt::Formatter<'_>, product: &Product) -> fmt::Result {
         quantized.zeros.iter().try_for_each(|zeros| write!(f, " - {zeros}"))?;
         quantized.groups.iter().try_for_each(|groups| write!(f, " in {groups}"))?;
         quantized.bias.iter().try_for_each(|bias| write!(f, " + {bias}"))?;
+        if quantized.allows_bytes {
+            f.write_str(" in bytes")?;
+        }
     }
     if product.alpha != 1.0 {
         write!(f, " * {}", product.alpha)?;

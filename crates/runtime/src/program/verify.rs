@@ -258,7 +258,7 @@ impl Verifier<'_> {
                 (x.order == result.order)
                     .then(|| format!("{} has that order", self.name(reorder.x)))
             }
-            Op::Dequantize(_) | Op::Opaque(_) => None,
+            Op::Dequantize(_) | Op::GatherCodes(_) | Op::Opaque(_) => None,
         }
     }
 

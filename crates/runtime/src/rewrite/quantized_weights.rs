@@ -1,5 +1,6 @@
 //! Weights in few bits: a product whose right operand is dequantized from a constant reads the
-//! constant itself, with its scales and zero points.
+//! constant itself, with its scales and zero points, and so does a look-up of rows. Both share one
+//! packed form.
 //!
 //! Dequantizing ahead of time would make four to sixteen times the bytes, all of which a product of
 //! few rows waits for.
@@ -9,12 +10,12 @@ use sardonyx_tensor::shape::normalize_axis;
 
 use super::Note;
 use crate::program::{
-    CodeOrder, CodeScales, Dequantize, Op, Product, ProductForm, Program, Quantized,
-    QuantizedLayout, Slot,
+    CodeOrder, CodeScales, Dequantize, GatherCodes, MoveKind, Op, Product, ProductForm, Program,
+    Quantized, QuantizedLayout, Slot,
 };
 
-/// Replaces dequantized right operands of products. The steps that dequantize may be dead
-/// afterwards.
+/// Replaces dequantized right operands of products, and tables of look-ups. The steps that
+/// dequantize may be dead afterwards.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     let mut notes = Vec::new();
     // Step that dequantizes each slot.
@@ -24,6 +25,7 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
             makers[output.index()] = Some(index);
         }
     }
+    gather(program, &makers, &mut notes);
     for index in 0..program.steps.len() {
         let Op::Product(product) = &program.steps[index].op else { continue };
         let Some(maker) = makers[product.b.index()] else { continue };
@@ -48,7 +50,62 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
             product.quantized = Some(Box::new(quantized));
         }
     }
+    tie(program);
     notes
+}
+
+/// Replaces look-ups of rows in dequantized tables.
+fn gather(program: &mut Program, makers: &[Option<usize>], notes: &mut Vec<Note>) {
+    for index in 0..program.steps.len() {
+        let step = &program.steps[index];
+        let Op::Move(moved) = &step.op else { continue };
+        let (MoveKind::Gather(gather), [Some(table), Some(indices)]) =
+            (&moved.kind, &moved.operands[..])
+        else {
+            continue;
+        };
+        let Some(maker) = makers[table.index()] else { continue };
+        let dequantizing = &program.steps[maker];
+        let Op::Dequantize(dequantize) = &dequantizing.op else { continue };
+        let found = match program.elem(*table) {
+            _ if normalize_axis(gather.axis, 2) != Ok(0) => Err("the axis is not the first one"),
+            None => Err("a type is not known"),
+            Some(elem) => layout(program, dequantize, true).map(|layout| GatherCodes {
+                table: dequantize.x,
+                indices: *indices,
+                scales: dequantize.scale,
+                zeros: dequantize.zero,
+                elem,
+                layout,
+                is_tied: false,
+            }),
+        };
+        match found {
+            Ok(gather) => {
+                notes.push(Note::fused(step, dequantizing));
+                program.steps[index].op = Op::GatherCodes(Box::new(gather));
+            }
+            Err(why) => notes.push(Note::near_miss(step, dequantizing, why)),
+        }
+    }
+}
+
+/// Marks tables of look-ups that products read in the same form.
+fn tie(program: &mut Program) {
+    let products = program.steps.iter().filter_map(|step| match &step.op {
+        Op::Product(product) => {
+            let Quantized { scales, zeros, layout, .. } = product.quantized.as_deref()?;
+            Some((product.b, *scales, *zeros, *layout))
+        }
+        _ => None,
+    });
+    let products: Vec<_> = products.collect();
+    for step in &mut program.steps {
+        if let Op::GatherCodes(gather) = &mut step.op {
+            let own = (gather.table, gather.scales, gather.zeros, gather.layout);
+            gather.is_tied = products.contains(&own);
+        }
+    }
 }
 
 /// Returns how a product reads the operand of a dequantization, or the reason why it cannot.
@@ -57,12 +114,32 @@ fn quantize(
     product: &Product,
     dequantize: &Dequantize,
 ) -> Result<Quantized, &'static str> {
-    let &Dequantize { x, scale, zero, axis, block } = dequantize;
     let is_float =
         matches!(product.types.a, DataType::Float | DataType::Float16 | DataType::Bfloat16);
     if !is_float || product.quantized.is_some() {
         return Err("the product is not of floats");
     }
+    let layout = layout(program, dequantize, product.trans_b)?;
+    let bias = bias(program, product, layout.cols)?;
+    let quantized = Quantized {
+        scales: dequantize.scale,
+        zeros: dequantize.zero,
+        groups: None,
+        bias,
+        layout,
+        allows_bytes: false,
+    };
+    Ok(quantized)
+}
+
+/// Returns the layout of a matrix that is dequantized, or of its transpose, as the right operand of
+/// a product, or the reason why it has none.
+fn layout(
+    program: &Program,
+    dequantize: &Dequantize,
+    transposed: bool,
+) -> Result<QuantizedLayout, &'static str> {
+    let &Dequantize { x, scale, zero, axis, block } = dequantize;
     let all = [Some(x), Some(scale), zero];
     if !all.into_iter().flatten().all(|slot| program.is_constant(slot)) {
         return Err("weights, scales or zero points are not constant");
@@ -84,7 +161,6 @@ fn quantize(
     };
     let &[rows, columns] = &dims[..] else { return Err("the weights are not a matrix") };
     let Ok(axis) = normalize_axis(axis, 2) else { return Err("the axis is not one of a matrix") };
-    let transposed = product.trans_b;
     let [depth, cols] = if transposed { [columns, rows] } else { [rows, columns] };
     if depth == 0 || cols == 0 {
         return Err("the weights are empty");
@@ -109,10 +185,8 @@ fn quantize(
     if zero.is_some_and(|zero| sizes(zero).is_none_or(|zeros| zeros != scales)) {
         return Err("zero points are not as many as scales");
     }
-    let bias = bias(program, product, cols)?;
     let order = CodeOrder::Matrix { transposed, scales: form };
-    let layout = QuantizedLayout { depth, cols, bits, signed, block, order };
-    Ok(Quantized { scales: scale, zeros: zero, groups: None, bias, layout })
+    Ok(QuantizedLayout { depth, cols, bits, signed, block, order })
 }
 
 /// Returns the summand of each column of a product, if that is all that `Gemm` does beside.

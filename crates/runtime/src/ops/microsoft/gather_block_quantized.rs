@@ -7,8 +7,8 @@ use sardonyx_tensor::{DataType, Dims};
 use super::codes::codes;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
-use crate::ops::narrow::{narrow, numbers};
-use crate::ops::quantization::split_at_axis;
+use crate::ops::narrow::narrow;
+use crate::ops::quantization::{scales, split_at_axis};
 
 const DATA: usize = 0;
 const INDICES: usize = 1;
@@ -79,7 +79,7 @@ impl Kernel for GatherBlockQuantized {
         if call.tensor(SCALES)?.dims() != &scale_dims[..] {
             fail!("scales are {:?}, not {:?}", call.tensor(SCALES)?.dims(), &scale_dims[..]);
         }
-        let scales = numbers(call, SCALES)?;
+        let scales = scales(call.tensor(SCALES)?)?;
         let zeros = match call.maybe_tensor(ZEROS)? {
             None if is_bytes => Zeros::One((1 << (self.bits - 1)) as f32),
             None => Zeros::One(0.0),
@@ -100,7 +100,7 @@ impl Kernel for GatherBlockQuantized {
             taken,
             cut: cut_at,
             block: self.block,
-            scales: &scales,
+            scales,
             zeros,
         };
         let places = call.ints(INDICES)?;

@@ -1,13 +1,14 @@
 //! MatMulNBits: product with a matrix of few bits.
 //!
-//! Constant weights are packed once and stay in their bits. Others, and those whose zero points are
-//! not codes, are dequantized some columns at a time in each run, so that memory does not grow with
-//! their number.
+//! Constant weights are packed once and stay in their bits. Where the model or the session lets
+//! left operands be rounded (`accuracy_level` 4, `Precision::Fast`), their blocks become bytes and
+//! sums over a block integers. Other weights, and those whose zero points are not codes, are
+//! dequantized some columns at a time in each run, so that memory does not grow with their number.
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
-    Bias, Epilogue, FewBits, Lhs, MatRef, Rhs, gemm, gemm_few_bits, gemm_few_bits_scratch,
-    gemm_scratch,
+    Bias, Epilogue, FewBits, Lhs, MatRef, Rhs, gemm, gemm_few_bits, gemm_few_bits_in_bytes,
+    gemm_few_bits_in_bytes_scratch, gemm_few_bits_scratch, gemm_scratch,
 };
 use sardonyx_kernels::quantized::{Columns, Zeros};
 use sardonyx_tensor::{DataType, Dims, TensorView};
@@ -16,6 +17,7 @@ use super::codes::codes;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Ending, Kernel, Selected, Site};
 use crate::ops::narrow::{narrow, numbers};
+use crate::precision::{Precision, count_multiply_adds};
 use crate::program::{
     self, CodeOrder, Op, Product, ProductForm, ProductTypes, Quantized, QuantizedLayout,
 };
@@ -31,6 +33,9 @@ const BIAS: usize = 5;
 /// Limit: floats that columns are dequantized to at a time. They stay in a cache during the
 /// product, and scratch memory does not grow with the matrix.
 const MOST_FLOATS: usize = 1 << 18;
+
+/// Value: `accuracy_level` of left operands in 8 bits.
+const LEVEL_OF_BYTES: i64 = 4;
 
 /// Lowers `MatMulNBits`.
 pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
@@ -74,6 +79,7 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
             block,
             order: CodeOrder::Columns,
         },
+        allows_bytes: site.int("accuracy_level") == Some(LEVEL_OF_BYTES),
     };
     Ok(Op::Product(Box::new(Product {
         form: ProductForm::MatMul,
@@ -104,11 +110,15 @@ pub(crate) fn select(
         return Err(BindError::Unsupported("the weights cannot be packed in few bits".to_string()));
     }
     let is_packed = packed.is_some();
+    let QuantizedLayout { depth, cols, .. } = quantized.layout;
+    let is_small = count_multiply_adds(site.shape(A), [depth, cols]) <= site.exact_up_to;
+    let may_round = site.precision == Precision::Fast && !is_small;
     let given = [B, SCALES, ZEROS, GROUPS].into_iter().filter(|index| site.has_input(*index));
     let kernel = MatMulNBits {
         elem: product.types.a,
         layout: quantized.layout,
         packed,
+        in_bytes: is_packed && (quantized.allows_bytes || may_round),
         ending: Ending::new(&product.epilogue, BIAS + 1),
         isa: site.isa,
     };
@@ -119,6 +129,8 @@ struct MatMulNBits {
     elem: DataType,
     layout: QuantizedLayout,
     packed: Option<Packed<FewBits>>,
+    /// Whether rows of A become bytes.
+    in_bytes: bool,
     ending: Ending,
     isa: Isa,
 }
@@ -233,7 +245,8 @@ impl Kernel for MatMulNBits {
     fn describe(&self) -> String {
         let QuantizedLayout { bits, block, .. } = self.layout;
         let form = if self.packed.is_some() { "packed B" } else { "B, widened by columns," };
-        format!("{form} of {bits} bits in blocks of {block}, {:?}", self.isa)
+        let left = if self.in_bytes { ", A in 8 bits" } else { "" };
+        format!("{form} of {bits} bits in blocks of {block}{left}, {:?}", self.isa)
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -266,14 +279,20 @@ impl Kernel for MatMulNBits {
         };
         let (b, exec) = (packed.get()?, call.exec);
         let left = MatRef::row_major(a.elements, rows, depth);
-        call.reserve(gemm_few_bits_scratch(exec, &left, b))?;
+        let scratch = if self.in_bytes {
+            gemm_few_bits_in_bytes_scratch(&left, b)
+        } else {
+            gemm_few_bits_scratch(exec, &left, b)
+        };
+        call.reserve(scratch)?;
+        let multiply = if self.in_bytes { gemm_few_bits_in_bytes } else { gemm_few_bits };
         if self.elem == DataType::Float {
             let y = call.output_slice::<f32>(0, &dims)?;
-            gemm_few_bits(exec, left, b, y, cols, &epilogue)?;
+            multiply(exec, left, b, y, cols, &epilogue)?;
             return Ok(());
         }
         let mut y = call.scratch::<f32>(rows * cols)?;
-        gemm_few_bits(exec, left, b, &mut y, cols, &epilogue)?;
+        multiply(exec, left, b, &mut y, cols, &epilogue)?;
         narrow(call, 0, self.elem, &dims, &y)
     }
 }
@@ -425,6 +444,34 @@ mod tests {
                     example.demand_close(&found, &format!("{bits} {rows} {given:?} {constants:?}"));
                 }
             }
+        }
+    }
+
+    /// Checks that `accuracy_level` 4 rounds left operands, by at most a 254th of the largest of
+    /// their block, and that the other levels do not.
+    #[test]
+    fn accuracy_levels() {
+        for (bits, rows) in [2, 4, 8].into_iter().flat_map(|bits| [(bits, 1), (bits, 20)]) {
+            let sizes = ProductSizes { rows, depth: 96, cols: 37, block: 32 };
+            let given = Given { zeros: true, bias: true, ..Given::default() };
+            let mut example = Example::new(bits, sizes, given);
+            let exact = example.run(&[1, 2, 3]).unwrap();
+            for level in 0..=3 {
+                example.attributes.push(("accuracy_level", AttrValue::Int(level)));
+                assert_eq!(example.run(&[1, 2, 3]).unwrap(), exact, "{bits} {level}");
+                example.attributes.pop();
+            }
+            example.attributes.push(("accuracy_level", AttrValue::Int(4)));
+            let rounded = example.run(&[1, 2, 3]).unwrap();
+            assert_ne!(rounded, exact, "{bits}");
+            // Elements of A and scales are at most 1, and codes less zero points below 2^bits.
+            let allowed = (96 << bits) as f64 / 254.0 + 1e-3;
+            for (found, expected) in rounded.iter().zip(&example.expected) {
+                let error = (f64::from(*found) - expected).abs();
+                assert!(error <= allowed, "{bits}: {found}, not {expected}");
+            }
+            // Weights that are not packed are widened to floats.
+            example.demand_close(&example.run(&[]).unwrap(), "not constant");
         }
     }
 
