@@ -94,8 +94,8 @@ pub(crate) fn run(task: Bench) -> Result {
 
 /// Prints processor, instruction set, caches and measured peaks, without which times cannot be
 /// compared. Stdout is left to the results. The command that measures is `given`, or built in the
-/// usual target directory, so a bench of builds, which has directories of its own, still begins with
-/// nothing built.
+/// usual target directory, so a bench of builds, which has directories of its own, still begins
+/// with nothing built.
 fn print_machine(given: Option<PathBuf>) -> Result {
     let program = given.map_or_else(|| build_release("sardonyx", &[]), Ok)?;
     let mut command = std::process::Command::new(program);
