@@ -54,7 +54,7 @@ fn few_rows(isa: Isa) -> usize {
     match isa {
         Isa::Avx512 => FEW_ROWS_OF_AVX512,
         Isa::Avx2 => FEW_ROWS_OF_AVX2,
-        Isa::Portable => FEW_ROWS,
+        Isa::Portable | Isa::Neon => FEW_ROWS,
     }
 }
 
