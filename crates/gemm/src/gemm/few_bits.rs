@@ -37,11 +37,11 @@ pub use bytes::{gemm_few_bits_in_bytes, gemm_few_bits_in_bytes_scratch};
 /// Choice: rows of A up to which weights are widened in registers. Widening a panel costs as much
 /// as some ten rows of a product with it.
 const FEW_ROWS: usize = 12;
-/// Choice: these rows with AVX-512. 20 rows take 0.88 to 1.02 of the time that they take with
-/// panels of floats (Xeon with AMX, codes of 4 bits, 896 x 4864 and 4864 x 896).
+/// Choice: these rows with AVX-512. Five times the time of four rows is 0.88 to 1.02 of the time of
+/// 20 rows with panels of floats (Xeon with AMX, codes of 4 bits, 896 x 4864 and 4864 x 896).
 const FEW_ROWS_OF_AVX512: usize = 20;
-/// Choice: these rows with AVX2, which has fewer registers. 12 rows take 1.1 times as long as with
-/// panels of floats (the same machine and sizes).
+/// Choice: these rows with AVX2, which has fewer registers. Panels of floats take as long from
+/// about 8 rows on, by the line through 16 and 20 rows (the same machine and sizes).
 const FEW_ROWS_OF_AVX2: usize = 8;
 /// Sums: most steps that are summed up before they are multiplied by their scale. Longer chains
 /// round more.
