@@ -255,10 +255,11 @@ fn compile_stages(
     let mut program = lowering.program(&live, &constants)?;
     program.state.clone_from(&options.state);
     check_types(&program, &resolved)?;
-    let exact_up_to = find_exact_limit(program.constant_products());
-    let lowering = Lowering { exact_up_to, ..lowering };
     clock.lap(&mut report, "lower");
     let (notes, printed) = rewrite(&mut program, &resolved, options);
+    // Rewrites find the matrices whose weights stay in a few bits.
+    let exact_up_to = find_exact_limit(program.constant_products());
+    let lowering = Lowering { exact_up_to, ..lowering };
     clock.lap(&mut report, "rewrite");
     // Constants are always computed exactly, whatever the precision of the session.
     let exactly = Lowering { precision: Precision::Exact, exact_up_to: 0, ..lowering };

@@ -10,9 +10,9 @@ use sardonyx_tensor::{DataType, Dims, Element, Strides, TensorView};
 use smallvec::SmallVec;
 
 use crate::error::{BindError, KernelError, fail};
-use crate::layout::Layout;
 use crate::kernel::Selected;
 use crate::kernel::{Call, Ending, Inputs, Kernel, MemoryRules, Site};
+use crate::layout::Layout;
 use crate::ops::narrow::{narrow, widen};
 use crate::program::{self, Op, Product, ProductForm, ProductTypes};
 use crate::right::{Right, describe_right};
