@@ -113,7 +113,7 @@ def attend(q, keys, values):
 @pytest.mark.parametrize("capacity", [16, 300])
 @pytest.mark.parametrize("form", ["values", "addresses"])
 def test_past_and_present_may_share_a_buffer(capacity, form):
-    """As onnxruntime-genai binds caches of keys and values: one buffer is past and present, with room for later positions."""
+    """Checks one buffer for past and present with room for later positions, which onnxruntime-genai binds."""
     model = ort.InferenceSession(
         sardonyx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>\n{GROUPED}')
     )

@@ -201,7 +201,7 @@ fn open_by_components(
 /// Flags for opening a file for reading. NONBLOCK keeps the call from waiting for the writer of a
 /// pipe that was put in the place of the file.
 #[cfg(unix)]
-const READ: OFlags =
+pub(crate) const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// Flags for opening a file for reading and writing, and for creating it if it is missing.

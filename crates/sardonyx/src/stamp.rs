@@ -70,9 +70,8 @@ impl Facts {
 /// Opens a file for reading. Does not wait for a writer if the path leads to a pipe by now.
 #[cfg(unix)]
 fn open_file(path: &Path) -> io::Result<File> {
-    use rustix::fs::{Mode, OFlags};
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+    use rustix::fs::{Mode, open};
+    Ok(File::from(open(path, crate::beneath::READ, Mode::empty())?))
 }
 
 /// Opens a file for reading.

@@ -273,10 +273,10 @@ impl<'s> StateBuilder<'s> {
 /// State of a series of runs, such as the keys and values of a text that a decoder continues:
 /// outputs of a run that are inputs of the next one.
 ///
-/// Where the model joins an input and new rows with a `Concat`, a run writes the new rows into the
-/// memory of the state and copies no earlier ones. Results have the bits of runs that pass the same
-/// values by hand. A run that fails leaves the state as it was. Clones share memory until one of
-/// them runs.
+/// A run writes new rows into the memory of the state and copies no earlier ones where the model
+/// joins both by `Concat` or by the cache of `Attention`. Results have the bits of runs that pass
+/// the same values by hand. A run that fails leaves the state as it was. Clones share memory until
+/// one of them runs.
 ///
 /// ```
 /// use sardonyx::{Model, RunOptions, Session, Tensor};

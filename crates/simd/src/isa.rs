@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 /// An instruction set kernels are compiled for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
-    /// What the compilation target guarantees, vectorised by the compiler (to SSE2 on x86-64).
+    /// Instructions that the compilation target guarantees, such as SSE2 on x86-64: the compiler
+    /// vectorises plain loops.
     Portable,
     /// NEON with fused multiply-add, which all AArch64 has.
     Neon,

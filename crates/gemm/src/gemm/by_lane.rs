@@ -24,7 +24,7 @@ pub(crate) trait MacByLane: Mac<Neon> {
     ///
     /// # Safety
     ///
-    /// As [`Simd::load`].
+    /// The conditions of [`Simd::load`] hold.
     #[inline(always)]
     unsafe fn wide_by_lane(p: *const f32) -> float32x4_t {
         // SAFETY: the caller's promise.

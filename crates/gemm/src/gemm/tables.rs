@@ -23,7 +23,7 @@ mod portable {
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     #[cfg(feature = "quantization")]
-    use crate::gemm::integer::pairs_of_bytes::PairsOfBytes;
+    use crate::gemm::integer::macs::pairs_of_bytes::PairsOfBytes;
     use sardonyx_simd::avx2::Avx2;
 
     tile_tables!(Avx2, avx2, 1 2 3 4 5 6);

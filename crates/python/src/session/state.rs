@@ -156,9 +156,9 @@ impl<'py> FromPyObject<'_, 'py> for PyStatePair {
 /// State of a series of runs of a session: outputs of a run that are inputs of the next one, such
 /// as the keys and values of a text that a decoder continues. `Session.state` makes it.
 ///
-/// Where the model joins an input and new rows, by `Concat` or by the cache of `Attention`, a run
-/// writes the new rows into the memory of the state and copies no earlier ones. Results have the
-/// bits of runs that pass the same values by hand. A run that fails leaves the state as it was.
+/// A run writes new rows into the memory of the state and copies no earlier ones where the model
+/// joins both by `Concat` or by the cache of `Attention`. Results have the bits of runs that pass
+/// the same values by hand. A run that fails leaves the state as it was.
 ///
 /// Threads may share a state: calls wait for each other. `len(state)` is the number of rows,
 /// positions of a text.

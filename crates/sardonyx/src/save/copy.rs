@@ -1,5 +1,4 @@
-//! Copies ranges of mapped files by the system, from file to file: their pages are neither mapped
-//! nor touched, and a file system that can share blocks shares them.
+//! Copies ranges of mapped files by the system, from file to file, without touching their pages.
 
 use std::fs::File;
 

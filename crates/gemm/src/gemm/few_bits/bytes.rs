@@ -15,7 +15,7 @@ use super::super::epilogue::{Epilogue, TileEpilogue};
 use super::super::matrix::{MatRef, strided_len};
 use super::super::pack::{SendPtr, panel_width};
 use super::super::tile::{TileEnd, finish_shared};
-use super::{FewBits, MOST_STEPS, STREAM_ROWS, lay_out};
+use super::{FewBits, MOST_STEPS, lay_out, load_row};
 use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::portable::Portable;
 use sardonyx_simd::{Body, Ended, Exec, Integers, Isa, Loop, Operation, Simd, Work};
@@ -394,14 +394,7 @@ unsafe fn multiply_tile<S: Simd, D: Dot<S>, const BITS: usize, const R: usize>(t
                 // Sums of 16 bits, and those of the upper halves of codes.
                 let (mut low, mut high) = ([[none; 2]; R], [[none; 2]; R]);
                 for _ in 0..rows {
-                    S::prefetch(words.wrapping_add(STREAM_ROWS * w));
-                    if S::LANES == 16 {
-                        S::prefetch(words.wrapping_add(STREAM_ROWS * w + S::LANES));
-                    }
-                    let all = [
-                        S::I32::of_bits(S::load(words)),
-                        S::I32::of_bits(S::load(words.add(S::LANES))),
-                    ];
+                    let all = load_row::<S>(words);
                     macro_rules! each_phase {
                         ($($phase:literal)*) => {$(
                             if $phase < 8 / BITS {
@@ -624,7 +617,6 @@ mod x86 {
 
 #[cfg(test)]
 mod tests {
-
     use super::super::tests::{Example, ExampleForm, ExampleZeros, forms};
     use super::super::{MOST_STEPS, segment_steps};
     use super::*;
