@@ -55,7 +55,7 @@ pub use kinds::{
 };
 pub use messages::*;
 pub use payload::{Typed, decode_typed, encode_typed, find_oversized_entry};
-pub use place::{elide_middle, find_place, join_path, shown};
+pub use place::{elide_middle, find_place, join_path, push_shown, shown};
 pub use read::{Limits, RawField, Reader, Slice, Unknown};
 pub use rewrite::rewrite;
 pub use skim::{SkimError, Skimmed, discard, skim};

@@ -39,30 +39,35 @@ pub fn elide_middle(text: &str, beginning: usize, end: usize) -> Cow<'_, str> {
 /// Escapes text from a file for a message, and elides its middle if it is long: names in one model
 /// usually differ at their ends.
 pub fn shown(text: &[u8]) -> String {
+    let mut shown = String::new();
+    push_shown(&mut shown, text);
+    shown
+}
+
+/// Appends text from a file to a message, escaped and elided like [`shown`].
+pub fn push_shown(shown: &mut String, text: &[u8]) {
     // Fast path: nearly all texts are short and need no escape.
     if text.len() <= SHOWN_CHARS && text.iter().all(|byte| matches!(byte, b' '..=b'~')) {
-        return String::from_utf8_lossy(text).into_owned();
+        *shown += &String::from_utf8_lossy(text);
+        return;
     }
     // A character has at most four bytes. A character that the slice cuts lies beyond the displayed
     // ones.
     let most = 4 * (SHOWN_CHARS + 1);
-    let mut shown = String::new();
     if text.len() <= most {
         let text = String::from_utf8_lossy(text);
-        let count = text.chars().count();
-        if count <= SHOWN_CHARS {
-            escape(&mut shown, text.chars());
-            return shown;
+        if text.chars().count() <= SHOWN_CHARS {
+            escape(shown, text.chars());
+            return;
         }
     }
     let (beginning, end) = (SHOWN_CHARS.div_ceil(2), SHOWN_CHARS / 2);
     let first = String::from_utf8_lossy(&text[..text.len().min(most)]);
     let last = String::from_utf8_lossy(&text[text.len().saturating_sub(most)..]);
-    escape(&mut shown, first.chars().take(beginning));
+    escape(shown, first.chars().take(beginning));
     shown.push('…');
     let skipped = last.chars().count().saturating_sub(end);
-    escape(&mut shown, last.chars().skip(skipped));
-    shown
+    escape(shown, last.chars().skip(skipped));
 }
 
 fn escape(shown: &mut String, text: impl Iterator<Item = char>) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use sardonyx_model::{
     Attribute, AttributeValue, Model, NodeId, TensorProto, TypeProto, ValueId, ValueInfo,
 };
-use sardonyx_proto::shown;
+use sardonyx_proto::{push_shown, shown};
 
 use super::{PrintOptions, Printer};
 use crate::words::attribute_word;
@@ -45,6 +45,9 @@ const AROUND: usize = 1;
 /// Number of elements of a value that are displayed.
 const ELEMENTS: usize = 8;
 
+/// Bytes that most lines take at most.
+const LINE: usize = 128;
+
 struct Line<'m> {
     model: &'m Model,
     line: String,
@@ -57,7 +60,9 @@ pub fn node_excerpt(model: &Model, node: NodeId, mark: NodeMark) -> Excerpt {
     let found = model.node(node);
     if let Some(name) = found.name {
         line.write_marked(mark == NodeMark::Name, |line| {
-            line.line += &format!("[{}] ", shown(model.text(name)));
+            line.line.push('[');
+            push_shown(&mut line.line, model.text(name));
+            line.line += "] ";
         });
         // The blank after the name is not marked.
         if mark == NodeMark::Name {
@@ -72,14 +77,16 @@ pub fn node_excerpt(model: &Model, node: NodeId, mark: NodeMark) -> Excerpt {
     line.line += if model.outputs(node).is_empty() { "= " } else { " = " };
     line.write_marked(mark == NodeMark::Callee, |line| {
         for (symbol, end) in [(found.domain, "."), (found.op_type, "")] {
-            let text = shown(model.maybe_text(symbol).unwrap_or_default());
+            let text = model.maybe_text(symbol).unwrap_or_default();
             if !text.is_empty() {
-                line.line += &(text + end);
+                push_shown(&mut line.line, text);
+                line.line += end;
             }
         }
-        let overload = shown(model.maybe_text(found.overload).unwrap_or_default());
+        let overload = model.maybe_text(found.overload).unwrap_or_default();
         if !overload.is_empty() {
-            line.line += &format!(":{overload}");
+            line.line.push(':');
+            push_shown(&mut line.line, overload);
         }
     });
     let attributes = model.attributes(node);
@@ -144,7 +151,7 @@ fn format_type(model: &Model, ty: &TypeProto) -> String {
 
 impl<'m> Line<'m> {
     fn new(model: &'m Model) -> Self {
-        Line { model, line: String::new(), mark: 0..0 }
+        Line { model, line: String::with_capacity(LINE), mark: 0..0 }
     }
 
     /// Returns the excerpt; marks the whole line if no part of it is marked.
@@ -152,6 +159,8 @@ impl<'m> Line<'m> {
         if self.mark.is_empty() {
             self.mark = 0..self.line.len();
         }
+        // Lists of differences keep a line for each node.
+        self.line.shrink_to_fit();
         Excerpt { line: self.line, mark: self.mark }
     }
 
@@ -198,7 +207,7 @@ impl<'m> Line<'m> {
     ) {
         let model = self.model;
         self.write_list(values, meant, |line, value| match value {
-            Some(value) => line.line += &shown(model.text(model.value(value).name)),
+            Some(value) => push_shown(&mut line.line, model.text(model.value(value).name)),
             None => line.line += "\"\"",
         });
     }
