@@ -8,6 +8,7 @@ mod constants;
 mod interface;
 mod matching;
 mod nodes;
+mod queues;
 mod side;
 mod values;
 mod versions;
@@ -17,7 +18,8 @@ use std::fmt;
 
 use hashbrown::HashMap;
 use sardonyx_model::{
-    ExternalData, Function, GraphId, Model, OperatorSetId, TrainingInfo, ValueId, shown_domain,
+    ExternalData, Function, GraphId, Model, OperatorSetId, TrainingInfo, TypeProto, ValueId,
+    shown_domain,
 };
 
 use crate::finding::{Places, Spot};
@@ -400,24 +402,28 @@ impl Comparison<'_, '_> {
     /// Counts inner values of both graphs whose declared types differ. Types of values without a
     /// partner come and go with their nodes.
     fn count_changed_types(&self, graphs: GraphPair) -> usize {
-        type Types = HashMap<ValueId, Vec<Option<Vec<u8>>>>;
-        let types = |side: &Side<'_>, graph, key: &dyn Fn(ValueId) -> Option<ValueId>| -> Types {
-            let mut types = Types::new();
-            for info in &side.model.graph(graph).value_info {
-                if let Some(value) = info.value.and_then(key) {
-                    types.entry(value).or_default().push(side.type_bytes(info.ty.as_ref()));
-                }
-            }
-            types
-        };
         let matching = &self.matching;
-        let mut old = types(matching.before, graphs.before, &|value| {
+        let old = Declared::list(matching.before, graphs.before, |value| {
             matching.value_after(value).map(|_| value)
         });
-        let new = types(matching.after, graphs.after, &|value| matching.value_before(value));
-        let changed =
-            new.iter().filter(|(value, types)| old.remove(*value).as_ref() != Some(types));
-        changed.count() + old.len()
+        let new =
+            Declared::list(matching.after, graphs.after, |value| matching.value_before(value));
+        let is_of_one_value = |a: &Declared<'_>, b: &Declared<'_>| a.value == b.value;
+        let mut changed = 0;
+        let mut old = old.chunk_by(is_of_one_value).peekable();
+        for new in new.chunk_by(is_of_one_value) {
+            let value = new[0].value;
+            while old.next_if(|old| old[0].value < value).is_some() {
+                changed += 1;
+            }
+            let partner = old.next_if(|old| old[0].value == value).unwrap_or_default();
+            let is_same = partner.len() == new.len()
+                && partner.iter().zip(new).all(|(old, new)| {
+                    matching.before.type_bytes(old.ty) == matching.after.type_bytes(new.ty)
+                });
+            changed += usize::from(!is_same);
+        }
+        changed + old.count()
     }
 
     /// Compares the names and documentation of two graphs, and the fields of their functions.
@@ -471,6 +477,30 @@ impl Comparison<'_, '_> {
         };
         fields(self.matching.before, graphs.before)
             .compare(fields(self.matching.after, graphs.after))
+    }
+}
+
+/// A declared type of an inner value.
+struct Declared<'m> {
+    /// The value in the first model.
+    value: ValueId,
+    ty: Option<&'m TypeProto>,
+}
+
+impl<'m> Declared<'m> {
+    /// Lists the declared types of the values for which `find` finds one in the first model, sorted
+    /// by that, and in the order of the file where several are declared for a value.
+    fn list(
+        side: &Side<'m>,
+        graph: GraphId,
+        find: impl Fn(ValueId) -> Option<ValueId>,
+    ) -> Vec<Declared<'m>> {
+        let infos = side.model.graph(graph).value_info.iter();
+        let declared = infos
+            .filter_map(|info| Some(Declared { value: find(info.value?)?, ty: info.ty.as_ref() }));
+        let mut declared: Vec<Declared<'m>> = declared.collect();
+        declared.sort_by_key(|declared| declared.value);
+        declared
     }
 }
 

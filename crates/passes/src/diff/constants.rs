@@ -1,6 +1,5 @@
 //! Pairs of inputs and constants of two graphs, and the distance between values.
 
-use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use hashbrown::{HashMap, HashSet};
@@ -8,6 +7,7 @@ use sardonyx_model::{GraphId, SparseTensorProto, TensorProto, ValueId};
 use sardonyx_tensor::{DataType, Tensor, Tolerance};
 
 use super::matching::Matching;
+use super::queues::Queues;
 use super::side::Side;
 use super::{DiffOptions, GraphPair};
 use crate::pages::give_back_pages;
@@ -97,16 +97,14 @@ impl Matching<'_, '_> {
             }
             // Reads only constants with a partner of their type and shape.
             let kinds: HashSet<u64> = new.iter().map(Constant::hash_kind).collect();
-            let mut by_key: HashMap<u64, VecDeque<ValueId>> = HashMap::new();
+            let mut by_key = Queues::with_capacity(old.len());
             for constant in old.iter().filter(|constant| kinds.contains(&constant.hash_kind())) {
                 let key = constant.hash(self.before, with_values);
-                by_key.entry(key).or_default().push_back(constant.value);
+                by_key.add(key, constant.value);
             }
             let kinds: HashSet<u64> = old.iter().map(Constant::hash_kind).collect();
             for constant in new.iter().filter(|constant| kinds.contains(&constant.hash_kind())) {
-                let key = constant.hash(self.after, with_values);
-                let partner = by_key.get_mut(&key).and_then(VecDeque::pop_front);
-                match partner {
+                match by_key.take(&constant.hash(self.after, with_values)) {
                     Some(partner) if with_values => self.pair_values(partner, constant.value),
                     Some(partner) => self.pair_loosely(partner, constant.value),
                     None => {}
@@ -129,18 +127,19 @@ impl Matching<'_, '_> {
         for constant in &new {
             let partner = self.value_before(constant.value);
             let partner = partner.and_then(|value| partners.get(&value));
-            let name = self.after.show(constant.value);
-            let line = Some(constant.format(self.after));
-            let Some(partner) = partner else {
-                let (before, content) = (None, TensorChange::None);
-                changes.push(ConstantChange { before, after: line, name, content });
-                continue;
-            };
-            let content = self.compare_tensors(partner.tensors, constant.tensors, options);
-            let is_renamed = self.before.name(partner.value) != self.after.name(constant.value);
-            if is_renamed || !content.is_none() {
-                let before = Some(partner.format(self.before));
-                changes.push(ConstantChange { before, after: line, name, content });
+            let content = partner.map_or(TensorChange::None, |partner| {
+                self.compare_tensors(partner.tensors, constant.tensors, options)
+            });
+            let is_named_equally = partner.is_some_and(|partner| {
+                self.before.name(partner.value) == self.after.name(constant.value)
+            });
+            if !is_named_equally || !content.is_none() {
+                changes.push(ConstantChange {
+                    before: partner.map(|partner| partner.format(self.before)),
+                    after: Some(constant.format(self.after)),
+                    name: self.after.show(constant.value),
+                    content,
+                });
             }
         }
         let kept: HashSet<ValueId> = new.iter().map(|constant| constant.value).collect();

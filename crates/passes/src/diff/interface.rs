@@ -5,8 +5,6 @@
 //! allows all values of it: unknown sizes cover all sizes, and a name covers any size as long as it
 //! stands for the same one wherever it occurs.
 
-use std::collections::VecDeque;
-
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
     Dim, Model, Shape, ShapeProto, Symbol, TensorType, Type, TypeKind, TypeProto, ValueInfo,
@@ -15,6 +13,7 @@ use sardonyx_text::value_excerpt;
 
 use super::GraphPair;
 use super::matching::Matching;
+use super::queues::Queues;
 use super::side::Side;
 use super::versions::Impact;
 
@@ -126,14 +125,13 @@ fn pair_by_name(
     new: &Side<'_>,
     after: &[ValueInfo],
 ) -> Vec<(usize, usize)> {
-    let mut names: HashMap<Option<usize>, VecDeque<usize>> = HashMap::new();
+    let mut names = Queues::with_capacity(before.len());
     for (index, info) in before.iter().enumerate() {
-        names.entry(old.number(info.name)).or_default().push_back(index);
+        names.add(old.number(info.name), index);
     }
     let after = after.iter().enumerate();
-    let pair = |(index, info): (usize, &ValueInfo)| {
-        Some((names.get_mut(&new.number(info.name))?.pop_front()?, index))
-    };
+    let pair =
+        |(index, info): (usize, &ValueInfo)| Some((names.take(&new.number(info.name))?, index));
     after.filter_map(pair).collect()
 }
 

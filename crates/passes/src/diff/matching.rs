@@ -15,13 +15,13 @@
 //! Each stage looks a node up in a table and looks at a bounded number of readers, so time is
 //! linear in the size of the models.
 
-use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, Id, Model, NodeId, Producer, ValueId};
 
 use super::GraphPair;
+use super::queues::Queues;
 use super::side::{Callee, Side};
 
 /// The most readers of a value that a search for a node looks at.
@@ -141,15 +141,14 @@ impl<'s, 'm> Matching<'s, 'm> {
         before: impl Iterator<Item = ValueId>,
         after: impl Iterator<Item = ValueId>,
     ) {
-        let mut names: HashMap<usize, VecDeque<ValueId>> = HashMap::new();
+        let mut names = Queues::with_capacity(before.size_hint().0);
         for value in before {
             if let Some(name) = self.before.name(value) {
-                names.entry(name).or_default().push_back(value);
+                names.add(name, value);
             }
         }
         for value in after {
-            let partners = self.after.name(value).and_then(|name| names.get_mut(&name));
-            if let Some(partner) = partners.and_then(VecDeque::pop_front) {
+            if let Some(partner) = self.after.name(value).and_then(|name| names.take(&name)) {
                 self.pair_values(partner, value);
             }
         }
@@ -189,13 +188,12 @@ impl<'s, 'm> Matching<'s, 'm> {
     }
 
     fn match_lines(&mut self, nodes: &mut Nodes) {
-        let mut lines: HashMap<u64, VecDeque<NodeId>> = HashMap::new();
+        let mut lines = Queues::with_capacity(nodes.before.len());
         for node in &nodes.before {
-            lines.entry(self.hash_line(0, *node)).or_default().push_back(*node);
+            lines.add(self.hash_line(0, *node), *node);
         }
         for node in std::mem::take(&mut nodes.after) {
-            let line = self.hash_line(1, node);
-            match lines.get_mut(&line).and_then(VecDeque::pop_front) {
+            match lines.take(&self.hash_line(1, node)) {
                 Some(before) => self.pair(before, node),
                 None => nodes.after.push(node),
             }
@@ -272,11 +270,11 @@ impl<'s, 'm> Matching<'s, 'm> {
 
     /// Matches nodes with the same signature and matched inputs, from the inputs on.
     fn match_computed(&mut self, nodes: &mut Nodes) {
-        let mut computed: HashMap<u64, VecDeque<NodeId>> = HashMap::new();
+        let mut computed = Queues::with_capacity(nodes.before.len());
         for node in &nodes.before {
             let inputs = self.before.model.inputs(*node);
             let key = self.hash_computation(self.signatures[0][node.index()], inputs);
-            computed.entry(key).or_default().push_back(*node);
+            computed.add(key, *node);
         }
         for node in std::mem::take(&mut nodes.after) {
             let inputs: Option<Vec<Option<ValueId>>> = self
@@ -291,8 +289,7 @@ impl<'s, 'm> Matching<'s, 'm> {
             let key = inputs.map(|inputs| {
                 self.hash_computation(self.signatures[1][node.index()], inputs.into_iter())
             });
-            let found = key.and_then(|key| computed.get_mut(&key)).and_then(VecDeque::pop_front);
-            match found {
+            match key.and_then(|key| computed.take(&key)) {
                 Some(before) => self.pair(before, node),
                 None => nodes.after.push(node),
             }
@@ -400,15 +397,13 @@ impl<'s, 'm> Matching<'s, 'm> {
             return;
         }
         // A gap is named by the matched node of the first model in front of it.
-        let mut gaps: HashMap<(Option<NodeId>, Callee), VecDeque<NodeId>> = HashMap::new();
+        let mut gaps: Queues<(Option<NodeId>, Callee), NodeId> =
+            Queues::with_capacity(nodes.before.len());
         let mut last = None;
         for node in &self.before.model.graph(graphs.before).nodes {
             match self.node_after(*node) {
                 Some(_) => last = Some(*node),
-                None => {
-                    let gap = (last, self.before.callee(*node));
-                    gaps.entry(gap).or_default().push_back(*node);
-                }
+                None => gaps.add((last, self.before.callee(*node)), *node),
             }
         }
         let mut last = None;
@@ -417,8 +412,7 @@ impl<'s, 'm> Matching<'s, 'm> {
                 Some(before) => last = Some(before),
                 None => {
                     let gap = (last, self.after.callee(*node));
-                    let found = gaps.get_mut(&gap).and_then(VecDeque::pop_front);
-                    if let Some(before) = found {
+                    if let Some(before) = gaps.take(&gap) {
                         self.pair(before, *node);
                     }
                 }

@@ -166,6 +166,24 @@ impl Matching<'_, '_> {
         }
         self.compare_attributes(before, after, options, &mut details, graphs);
         self.compare_operands(before, after, &mut details);
+        details.extend(self.compare_node_fields(before, after));
+        details.shrink_to_fit();
+        let kind = details.iter().map(NodeDetail::kind).min()?;
+        Some(NodeChange {
+            kind,
+            place: place_of_node(new.model, after),
+            before: Some(node_excerpt(old.model, before, NodeMark::Whole).line),
+            after: Some(node_excerpt(new.model, after, NodeMark::Whole).line),
+            details,
+        })
+    }
+
+    /// Compares names, documentation, metadata, device annotations and unknown fields of two nodes.
+    fn compare_node_fields(
+        &self,
+        before: NodeId,
+        after: NodeId,
+    ) -> impl Iterator<Item = NodeDetail> {
         let fields = |side: &Side<'_>, node: NodeId| {
             let text = |symbol| side.model.maybe_text(symbol).filter(|text| !text.is_empty());
             let text = |symbol| text(symbol).map(sardonyx_proto::shown);
@@ -180,16 +198,13 @@ impl Matching<'_, '_> {
             }
             fields
         };
-        let changes = fields(old, before).compare(fields(new, after));
-        details.extend(changes.into_iter().map(NodeDetail::Field));
-        let kind = details.iter().map(NodeDetail::kind).min()?;
-        Some(NodeChange {
-            kind,
-            place: place_of_node(new.model, after),
-            before: Some(node_excerpt(old.model, before, NodeMark::Whole).line),
-            after: Some(node_excerpt(new.model, after, NodeMark::Whole).line),
-            details,
-        })
+        let (old, new) = (self.before, self.after);
+        let names = (old.model.node(before).name, new.model.node(after).name);
+        let has_extras = old.model.extras(before).is_some() || new.model.extras(after).is_some();
+        let is_same = !has_extras && old.number(names.0) == new.number(names.1);
+        let changes =
+            (!is_same).then(|| fields(old, before).compare(fields(new, after))).into_iter();
+        changes.flatten().map(NodeDetail::Field)
     }
 
     fn compare_operands(&self, before: NodeId, after: NodeId, details: &mut Vec<NodeDetail>) {
