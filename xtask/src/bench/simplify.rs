@@ -22,6 +22,9 @@ pub(crate) struct Simplify {
     /// Leave out the rivals.
     #[arg(long)]
     ours: bool,
+    /// Runs of each tool, by turns, of which the least time counts.
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    rounds: u32,
     /// Write the table into a new note under docs/measurements.
     #[arg(long, conflicts_with = "ours")]
     write: bool,
@@ -54,6 +57,7 @@ pub(crate) fn run(task: &Simplify) -> Result {
     judge.arg(root().join("tests/perf/simplify.py"));
     judge.arg(build_release("sardonyx", &[])?).arg(directory.join("work"));
     judge.arg("--json").arg(artifacts("bench").join("simplify.json"));
+    judge.args(["--rounds", &task.rounds.to_string()]);
     judge.arg(format!("--only={}", task.only)).args(task.ours.then_some("--tools=sardonyx"));
     if !task.no_wheels {
         judge.arg("--wheels").arg(packages::download_wheels(&python)?);
