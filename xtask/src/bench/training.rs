@@ -11,7 +11,7 @@ use crate::{Result, python, shell};
 pub(crate) struct Training {
     /// Only these networks: resnet18, `mobilenet_v3`, lstm, gru, `small_bert`, `bert_base`, gpt2.
     networks: Vec<String>,
-    /// Number of rounds, in each of which both sides run once.
+    /// Number of rounds, in each of which both sides take four steps.
     #[arg(long, value_name = "NUMBER", default_value_t = 5)]
     rounds: u32,
     /// Threads of each side.
