@@ -8,7 +8,9 @@
 //! not hold, inference runs with the numbers: it mostly finds an error.
 //!
 //! If the formulas differ from inference for the first set of sizes, because formulas cannot
-//! express some cases, every set is inferred. Sizes that depend on data are unknown to both.
+//! express some cases, the next set takes its place: a cache is empty before the first token, and
+//! rules for empty tensors are their own. After a few such sets every set is inferred. Sizes that
+//! depend on data are unknown to both.
 //!
 //! A body whose inputs have other sizes in every iteration of a loop is treated in the same way.
 
@@ -192,8 +194,10 @@ pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
 fn layout_slots(executable: &Executable, body: &Body) -> impl Iterator<Item = Slot> {
     let steps = body.steps.iter();
     let moves = steps.filter_map(|step| Some((step, step.movement.as_ref()?)));
-    // Joined operands are data, and do not decide a layout.
-    let moves = moves.filter(|(_, movement)| !matches!(***movement, MoveKind::Concat(_)));
+    // Joined and written operands are data, and do not decide a layout.
+    let moves = moves.filter(|(_, movement)| {
+        !matches!(***movement, MoveKind::Concat(_) | MoveKind::WriteRows(_))
+    });
     moves.flat_map(move |(step, movement)| {
         let slots = step.inputs.iter().skip(1).flatten().copied();
         // A single picked slice can be a view, several cannot.
@@ -214,11 +218,21 @@ fn is_one_element(executable: &Executable, body: &Body, slot: Slot) -> bool {
 
 /// Sizes of a session: inferred, or computed by formulas.
 #[derive(Debug, Default)]
-pub(crate) struct KnownSizes(Mutex<State>);
+pub(crate) struct KnownSizes(Mutex<SizeSource>);
+
+#[derive(Debug, Default)]
+struct SizeSource {
+    state: State,
+    /// Number of sets of inputs whose sizes the formulas did not give.
+    refused: usize,
+}
+
+/// Limit: sets of inputs for which formulas are made. Each costs an inference.
+const MAX_REFUSED: usize = 3;
 
 #[derive(Debug, Default)]
 enum State {
-    /// No sizes so far.
+    /// No sizes to compare formulas with.
     #[default]
     Nothing,
     /// Types for one set of inputs.
@@ -251,16 +265,21 @@ impl KnownSizes {
         if let Some(sizes) = Sizes::from_compilation(scope, inputs) {
             return Ok(FoundSizes { sizes, is_inferred: true });
         }
-        let state = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let list = {
-            let mut state = state();
-            if let State::First(first, sizes) = &*state
+            let mut source = lock();
+            if let State::First(first, sizes) = &source.state
                 && first != inputs
             {
                 let list = SizeList::new(scope, first, sizes);
-                *state = list.map_or(State::NoList, |list| State::List(Arc::new(list)));
+                source.refused += usize::from(list.is_none());
+                source.state = match list {
+                    Some(list) => State::List(Arc::new(list)),
+                    None if source.refused < MAX_REFUSED => State::Nothing,
+                    None => State::NoList,
+                };
             }
-            match &*state {
+            match &source.state {
                 State::List(list) => Some(list.clone()),
                 _ => None,
             }
@@ -269,9 +288,9 @@ impl KnownSizes {
             return Ok(FoundSizes { sizes, is_inferred: false });
         }
         let sizes = Sizes::infer(scope, inputs)?;
-        let mut state = state();
-        if let State::Nothing = &*state {
-            *state = State::First(inputs.to_vec(), sizes.clone());
+        let mut source = lock();
+        if let State::Nothing = source.state {
+            source.state = State::First(inputs.to_vec(), sizes.clone());
         }
         Ok(FoundSizes { sizes, is_inferred: true })
     }

@@ -192,11 +192,23 @@ fn fixed_sizes_are_not_inferred_again() {
 /// Checks an empty tensor, another rank, and conditions that no formula expresses.
 #[test]
 fn what_a_list_is_not_for_is_inferred() {
-    let rows: [(&str, &[&[i64]], &[bool]); 3] = [
+    let rows: [(&str, &[&[i64]], &[bool]); 5] = [
         (
             "g (float[N, M] x) => (y) { y = Relu (x) }",
             &[&[2, 3], &[4, 3], &[0, 3], &[4, 5]],
             &[true, false, true, false],
+        ),
+        // Formulas are made for the first set that they hold for.
+        (
+            "g (float[N, M] x) => (y) { y = Relu (x) }",
+            &[&[0, 3], &[1, 3], &[2, 3], &[0, 3], &[3, 3]],
+            &[true, true, false, true, false],
+        ),
+        // Not after several for which they do not.
+        (
+            "g (float[N, M] x) => (y) { y = Relu (x) }",
+            &[&[0, 3], &[0, 4], &[0, 5], &[2, 3], &[3, 3]],
+            &[true; 5],
         ),
         (
             "g (float[] x) => (y) { y = Relu (x) }",
