@@ -271,7 +271,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Swish", lower_by(math::gated::lower_swish)),
     ("", "Tan", lower_by(math::unary::lower_tan)),
     ("", "Tanh", lower_by(math::unary::lower_tanh)),
-    ("", "TensorScatter", bind(tensor::scatter::bind_tensor_scatter)),
+    ("", "TensorScatter", lower_by(tensor::write_rows::lower)),
     ("", "TfIdfVectorizer", family!("strings", bind(text::tf_idf::bind))),
     ("", "ThresholdedRelu", lower_by(math::unary::lower_thresholded_relu)),
     ("", "Tile", lower_by(tensor::rearrange::lower_tile)),

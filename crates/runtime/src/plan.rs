@@ -151,13 +151,18 @@ impl Plan {
         }
     }
 
-    /// Whether an input of a step that joins images already lies in its place in the output.
+    /// Whether an input of a step that joins images or writes rows already lies in its place in the
+    /// output.
     pub(crate) fn lies_there(&self, step: &Step, position: usize) -> bool {
-        let (Some(MoveKind::Concat(_)), [Some(joined)]) =
-            (step.movement.as_deref(), &step.outputs[..])
-        else {
-            return false;
+        let [Some(joined)] = &step.outputs[..] else { return false };
+        let becomes_part = match step.movement.as_deref() {
+            Some(MoveKind::Concat(_)) => true,
+            Some(MoveKind::WriteRows(_)) => position == 0,
+            _ => false,
         };
+        if !becomes_part {
+            return false;
+        }
         let Some(input) = step.inputs[position] else { return false };
         // Only images with channels last are parts of a join.
         if self.root(input) != self.root(*joined) || self.is_view(*joined) {

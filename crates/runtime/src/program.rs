@@ -31,7 +31,7 @@ pub(crate) use commit::Commit;
 pub(crate) use elements::Elements;
 pub(crate) use movement::{
     Concat, ConvWindow, Dropout, Expand, Gather, MoveKind, Padding, PaddingSetting, Reshape,
-    Shuffle, Slice, Split, Tile, Transpose, Window, WindowSettings,
+    Shuffle, Slice, Split, Tile, Transpose, Window, WindowSettings, WriteRows,
 };
 pub(crate) use orders::{Order, Takes};
 pub(crate) use region::{Along, Region, RegionKind};

@@ -24,6 +24,7 @@ pub(crate) mod transposed_product;
 pub(crate) mod update;
 #[cfg(feature = "training")]
 pub(crate) mod weight_gradient;
+pub(crate) mod written_rows;
 
 use sardonyx_model::NodeId;
 use smallvec::SmallVec;
@@ -130,6 +131,12 @@ pub(crate) const REWRITES: &[Rewrite] = &[
         about: "Appends keys and values to cached ones in steps of their own.",
         from: Optimization::All,
         run: attention_cache::run,
+    },
+    Rewrite {
+        name: "written-rows",
+        about: "Extends a cache where new entries are written.",
+        from: Optimization::All,
+        run: written_rows::run,
     },
     Rewrite {
         name: "epilogue",

@@ -274,8 +274,9 @@ impl<'s> StateBuilder<'s> {
 /// outputs of a run that are inputs of the next one.
 ///
 /// A run writes new rows into the memory of the state and copies no earlier ones where the model
-/// joins both by `Concat` or by the cache of `Attention`. Results have the bits of runs that pass
-/// the same values by hand. A run that fails leaves the state as it was. Clones share memory until
+/// joins both by `Concat`, in `Attention` or `GroupQueryAttention`, or writes rows by
+/// `TensorScatter`. Results have the bits of runs that pass the same values by hand. A run that
+/// fails leaves the state as it was, but for rows in whose place it wrote others. Clones share memory until
 /// one of them runs.
 ///
 /// ```

@@ -20,7 +20,7 @@ struct Cache {
 
 /// Caches as exporters write them, and some that no run can append to. `x` has `[b, n, 8]`; the
 /// last node fails for an index that does not exist, after all rows are written.
-const CACHES: [Cache; 8] = [
+const CACHES: [Cache; 10] = [
     // Attention, which is fused.
     Cache {
         body: "(float[b, n, 8] x, int64 at, float[b, 2, p, 4] past_k, float[b, 2, p, 4] past_v)
@@ -186,12 +186,68 @@ const CACHES: [Cache; 8] = [
         axis: 1,
         elem: DataType::Float,
     },
+    // Rows that are written where each sequence ends.
+    Cache {
+        body: "(float[b, n, 8] x, int64 at, float[b, 2, p, 4] past_k, float[b, 2, p, 4] past_v)
+            => (float[b, n, 8] y, float[b, 2, t, 4] present_k, float[b, 2, t, 4] present_v, float z) {
+            table = Constant <value = float[2] {1.0, 2.0}> ()
+            one = Constant <value = int32 {1}> ()
+            k = Sin (x)
+            v = Cos (x)
+            batch = Shape <start = 0, end = 1> (x)
+            new_rows = Shape <start = 1, end = 2> (x)
+            past_rows = Shape <start = 2, end = 3> (past_k)
+            rows = Add (past_rows, new_rows)
+            total = Cast <to = 6> (rows)
+            last = Sub (total, one)
+            lasts = Expand (last, batch)
+            y, present_k, present_v = com.microsoft.GroupQueryAttention <
+                num_heads = 2, kv_num_heads = 2
+            > (x, k, v, past_k, past_v, lasts, total)
+            z = Gather (table, at)
+        }",
+        in_place: true,
+        past: &[2, 0, 4],
+        axis: 2,
+        elem: DataType::Float,
+    },
+    // Rows that are written in place of others, which another node reads.
+    Cache {
+        body: "(float[b, n, 8] x, int64 at, float[b, p, 8] past_k, float[b, p, 8] past_v)
+            => (float[b, n, 8] y, float[b, t, 8] present_k, float[b, t, 8] present_v, float z) {
+            table = Constant <value = float[2] {1.0, 2.0}> ()
+            one = Constant <value = int64[1] {1}> ()
+            zero = Constant <value = int64[1] {0}> ()
+            batch = Shape <start = 0, end = 1> (x)
+            count = Shape <start = 1, end = 2> (past_k)
+            before = Sub (count, one)
+            start = Max (before, zero)
+            starts = Expand (start, batch)
+            zeros = Sub (x, x)
+            long_k = Concat <axis = 1> (past_k, zeros)
+            long_v = Concat <axis = 1> (past_v, zeros)
+            present_k = TensorScatter <axis = 1> (long_k, x, starts)
+            present_v = TensorScatter <axis = -2> (long_v, x, starts)
+            sum = ReduceSum (past_k, one)
+            two = Constant <value = int64[1] {2}> ()
+            turned = Transpose <perm = [0, 2, 1]> (past_v)
+            scores = MatMul (x, turned)
+            scale = ReduceSum (scores, two)
+            scaled = Mul (sum, scale)
+            y = Add (x, scaled)
+            z = Gather (table, at)
+        }",
+        in_place: false,
+        past: &[0, 8],
+        axis: 1,
+        elem: DataType::Float,
+    },
 ];
 
 const NAMES: [(&str, &str); 2] = [("past_k", "present_k"), ("past_v", "present_v")];
 
 fn compile(body: &str) -> Session {
-    let text = format!("<ir_version: 11, opset_import: [\"\": 24]> g {body}");
+    let text = format!("<ir_version: 11, opset_import: [\"\": 24, \"com.microsoft\": 1]> g {body}");
     Session::builder(&Model::from_text(&text).unwrap()).threads(1).seed(7).build().unwrap()
 }
 

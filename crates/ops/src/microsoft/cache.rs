@@ -2,7 +2,7 @@
 //! lengths: positions, rotation, and rows of the cache. Inputs have the names that
 //! `GroupQueryAttention` and `SparseAttention` share.
 
-use crate::function::{Expand, scalar, vector};
+use crate::function::{Expand, float_scalar, scalar, vector};
 
 /// Indices of inputs.
 pub(super) const QUERY: usize = 0;
@@ -105,39 +105,24 @@ pub(super) fn rotate(
         + &turn("packed_key", key_heads, "turned_key"))
 }
 
-/// Builds the nodes that find the length of the buffers after the call, and the rows that new keys
-/// take, with all heads of all sequences one below the other.
-pub(super) fn find_rows(key_heads: i64) -> String {
+/// Builds the nodes that find the number of rows that the buffers lack for all keys: `missing`.
+pub(super) fn find_missing_rows(key_heads: i64) -> String {
     vector("key_heads", &[key_heads])
-        + &vector("row_sizes", &[-1, 1, 1])
-        + &vector("second", &[1])
+        + &float_scalar("no_number", 0.0)
         + "capacity = Shape <start = 2, end = 3> (past_key)
         present_count = Max (capacity, total)
-        missing = Sub (present_count, capacity)
-        no_pads = Constant <value = int64[6] {0, 0, 0, 0, 0, 0}> ()
-        pads = Concat <axis = 0> (no_pads, missing, zero)
-        buffers = Mul (batch, key_heads)
-        buffer_count = Squeeze (buffers, zero)
-        buffer_list = Range (first, buffer_count, step)
-        buffer_starts = Mul (buffer_list, present_count)
-        buffer_sizes = Concat <axis = 0> (batch, key_heads, one)
-        starts = Reshape (buffer_starts, buffer_sizes)
-        in_buffer = Unsqueeze (new_positions, second)
-        rows = Add (starts, in_buffer)
-        row_column = Constant <value = int64[2] {-1, 1}> ()
-        row_list = Reshape (rows, row_column)\n"
+        missing = Sub (present_count, capacity)\n"
 }
 
-/// Builds the nodes that write new rows into a buffer.
+/// Builds the nodes that extend a buffer by the missing rows, and write new rows where each
+/// sequence ends.
 pub(super) fn write_rows(past: &str, new: &str, into: &str) -> String {
     format!(
-        "{into}_features = Shape <start = 3, end = 4> ({past})
-        {into}_row = Concat <axis = 0> (all, {into}_features)
-        {into}_padded = Pad ({past}, pads)
-        {into}_rows = Reshape ({into}_padded, {into}_row)
-        {into}_new = Reshape ({new}, {into}_row)
-        {into}_filled = ScatterND ({into}_rows, row_list, {into}_new)
-        {into}_sizes = Concat <axis = 0> (batch, key_heads, present_count, {into}_features)
-        {into} = Reshape ({into}_filled, {into}_sizes)\n"
+        "{into}_zero = CastLike (no_number, {past})
+        {into}_features = Shape <start = 3, end = 4> ({past})
+        {into}_sizes = Concat <axis = 0> (batch, key_heads, missing, {into}_features)
+        {into}_extension = Expand ({into}_zero, {into}_sizes)
+        {into}_extended = Concat <axis = 2> ({past}, {into}_extension)
+        {into} = TensorScatter <axis = 2> ({into}_extended, {new}, begins)\n"
     )
 }

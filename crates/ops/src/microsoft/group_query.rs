@@ -11,8 +11,8 @@ use sardonyx_tensor::DataType::{Bfloat16, Float, Float8e4m3fn, Float16, Int8, In
 
 use super::DOMAIN;
 use super::cache::{
-    KEY, PAST_KEY, PAST_VALUE, QUERY, VALUE, find_lengths, find_rows, rotate, separate_operands,
-    write_rows,
+    KEY, PAST_KEY, PAST_VALUE, QUERY, VALUE, find_lengths, find_missing_rows, rotate,
+    separate_operands, write_rows,
 };
 use super::mask::{Attend, heads, open_heads, pack_heads, scale};
 use crate::def::OpDef;
@@ -160,7 +160,7 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
     text += &open_heads("turned_key", key_heads, "new_k");
     text += &open_heads("packed_value", key_heads, "new_v");
     if cx.has_input(PAST_KEY) {
-        text += &find_rows(key_heads);
+        text += &find_missing_rows(key_heads);
         text += &write_rows("past_key", "new_k", "present_key");
         text += &write_rows("past_value", "new_v", "present_value");
     } else {

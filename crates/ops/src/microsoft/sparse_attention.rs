@@ -11,8 +11,8 @@ use sardonyx_tensor::DataType::{Bfloat16, Float, Float16, Int32};
 
 use super::DOMAIN;
 use super::cache::{
-    KEY, PAST_KEY, PAST_VALUE, QUERY, VALUE, find_lengths, find_rows, rotate, separate_operands,
-    write_rows,
+    KEY, PAST_KEY, PAST_VALUE, QUERY, VALUE, find_lengths, find_missing_rows, rotate,
+    separate_operands, write_rows,
 };
 use super::mask::{Attend, heads, open_heads, pack_heads, scale};
 use crate::def::OpDef;
@@ -137,7 +137,7 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
         open_heads("turned_query", heads, "q"),
         open_heads("turned_key", key_heads, "new_k"),
         open_heads("packed_value", key_heads, "new_v"),
-        find_rows(key_heads),
+        find_missing_rows(key_heads),
         write_rows("past_key", "new_k", "present_key"),
         write_rows("past_value", "new_v", "present_value"),
         blocks(),

@@ -25,3 +25,4 @@ pub(crate) mod split;
 pub(crate) mod transpose;
 pub(crate) mod unique;
 pub(crate) mod where_;
+pub(crate) mod write_rows;

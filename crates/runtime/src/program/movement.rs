@@ -19,6 +19,7 @@ pub(crate) enum MoveKind {
     Split(Split),
     Tile(Tile),
     Transpose(Transpose),
+    WriteRows(WriteRows),
 }
 
 /// Concatenation of all operands along one axis.
@@ -89,6 +90,18 @@ pub(crate) struct Tile;
 pub(crate) struct Transpose {
     /// Order of the axes; `None` reverses them.
     pub(crate) order: Option<Dims>,
+}
+
+/// Entries written into a cache, the first operand, along one axis. The second operand has the new
+/// entries, the third the position of the first one for each member of the batch, by default 0. A
+/// fourth operand has entries that the cache is extended by before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WriteRows {
+    pub(crate) axis: i64,
+    /// Whether positions wrap around the end of the cache.
+    pub(crate) around: bool,
+    /// Whether each element has bytes of its own.
+    pub(crate) in_bytes: bool,
 }
 
 /// Windows over the spatial axes, from attributes.
@@ -166,7 +179,8 @@ impl MoveKind {
             | MoveKind::Dropout(_)
             | MoveKind::Gather(_)
             | MoveKind::Slice(_)
-            | MoveKind::Split(_) => false,
+            | MoveKind::Split(_)
+            | MoveKind::WriteRows(_) => false,
         }
     }
 
@@ -213,6 +227,7 @@ impl fmt::Display for MoveKind {
             MoveKind::Split(_) => "split",
             MoveKind::Tile(_) => "tile",
             MoveKind::Transpose(_) => "transpose",
+            MoveKind::WriteRows(_) => "write rows",
         })?;
         match self.order() {
             Some(order) => write!(f, " {:?}", &order[..]),

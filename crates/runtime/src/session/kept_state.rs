@@ -5,6 +5,10 @@
 //! new rows after the length of the state, where nothing reads, and the end of the run moves the
 //! length. So an error leaves the state as it was, and no run copies earlier rows. Other outputs
 //! replace the value of their input.
+//!
+//! A run may also write rows from a position on that it computes, as `TensorScatter` and
+//! `GroupQueryAttention` do, which count the valid rows by an input. Where that is before the length
+//! of the state, an error leaves new rows in place of those from the position on.
 
 use std::fmt;
 use std::sync::Arc;
@@ -674,9 +678,19 @@ impl Session {
             return Err("is not computed by a step".into());
         };
         let step = &body.steps[index];
-        let Some(MoveKind::Concat(concat)) = step.movement.as_deref() else {
-            let node = self.executable.label(&step.origins);
-            return Err(format!("is replaced: {node} does not append rows to the input").into());
+        let mut is_overwritten = false;
+        let axis = match step.movement.as_deref() {
+            Some(MoveKind::Concat(concat)) => concat.axis,
+            // Memory has room beyond the end that positions would wrap around.
+            Some(MoveKind::WriteRows(rows)) if rows.in_bytes && !rows.around => {
+                is_overwritten = true;
+                rows.axis
+            }
+            _ => {
+                let node = self.executable.label(&step.origins);
+                let why = format!("is replaced: {node} does not append rows to the input");
+                return Err(why.into());
+            }
         };
         if step.inputs.first() != Some(&Some(past)) || step.outputs.len() != 1 {
             let node = self.executable.label(&step.origins);
@@ -684,7 +698,7 @@ impl Session {
         }
         let shape = self.inputs()[ports.input].ty().and_then(Type::shape);
         let rank = shape.ok_or("has an unknown rank")?.len();
-        let axis = normalize_axis(concat.axis, rank);
+        let axis = normalize_axis(axis, rank);
         let axis = axis.map_err(|error| error.to_string())?;
         let copied = |why: String| NotAppended { axis: Some(axis), why };
         let others = body.outputs.iter().filter(|slot| [present, past].contains(slot));
@@ -708,6 +722,13 @@ impl Session {
                     let node = self.executable.label(&other.origins);
                     return Err(copied(format!("is copied: {node} reads it in rows")));
                 }
+                let sees_new_rows =
+                    || slot.is_some_and(|slot| views_past(body, &makers, slot, past, present));
+                if is_overwritten && reader > index && sees_new_rows() {
+                    let node = self.executable.label(&other.origins);
+                    let why = format!("is copied: {node} reads it after rows were written");
+                    return Err(copied(why));
+                }
             }
         }
         Ok(KeptRows { past, present, axis, capacity: 0 })
@@ -725,14 +746,38 @@ fn find_makers(body: &Body) -> Vec<Option<usize>> {
     makers
 }
 
+/// Whether a value may share the memory of a kept input, other than by the output that rows are
+/// written into.
+fn views_past(
+    body: &Body,
+    makers: &[Option<usize>],
+    mut slot: Slot,
+    past: Slot,
+    present: Slot,
+) -> bool {
+    while slot != present {
+        if slot == past {
+            return true;
+        }
+        match find_source(body, makers, slot) {
+            Some(source) => slot = source,
+            None => return false,
+        }
+    }
+    false
+}
+
 /// Returns the value whose memory a value may share, as moves may become views.
 fn find_viewed(body: &Body, makers: &[Option<usize>], mut slot: Slot) -> Slot {
-    while let Some(step) = makers[slot.index()]
-        && let step = &body.steps[step]
-        && step.movement.is_some()
-        && let Some(Some(first)) = step.inputs.first()
-    {
-        slot = *first;
+    while let Some(source) = find_source(body, makers, slot) {
+        slot = source;
     }
     slot
+}
+
+/// Returns the value that a value is moved from.
+fn find_source(body: &Body, makers: &[Option<usize>], slot: Slot) -> Option<Slot> {
+    let step = &body.steps[makers[slot.index()]?];
+    step.movement.as_ref()?;
+    *step.inputs.first()?
 }

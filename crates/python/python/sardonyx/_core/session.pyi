@@ -198,8 +198,9 @@ class SessionState:
     as the keys and values of a text that a decoder continues. `Session.state` makes it.
 
     A run writes new rows into the memory of the state and copies no earlier ones where the model
-    joins both by `Concat` or by the cache of `Attention`. Results have the bits of runs that pass
-    the same values by hand. A run that fails leaves the state as it was.
+    joins both by `Concat`, in `Attention` or `GroupQueryAttention`, or writes rows by
+    `TensorScatter`. Results have the bits of runs that pass the same values by hand. A run that
+    fails leaves the state as it was, but for rows in whose place it wrote others.
 
     Threads may share a state: calls wait for each other. `len(state)` is the number of rows,
     positions of a text.

@@ -151,7 +151,7 @@ fn join_rest(call: &mut Call<'_>, axis: i64) -> Result<(), KernelError> {
 }
 
 /// Copies an image, or rows, to their place in an output.
-fn copy_into(
+pub(super) fn copy_into(
     pool: &Pool,
     input: &TensorView<'_>,
     data_type: DataType,

@@ -8,7 +8,10 @@ impl MoveKind {
     /// Returns the layout of an output within the first operand, if strides can express it.
     pub(crate) fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
         match self {
-            MoveKind::Concat(_) | MoveKind::Shuffle(_) | MoveKind::Tile(_) => None,
+            MoveKind::Concat(_)
+            | MoveKind::Shuffle(_)
+            | MoveKind::Tile(_)
+            | MoveKind::WriteRows(_) => None,
             MoveKind::Dropout(dropout) => dropout.view(site),
             MoveKind::Expand(expand) => expand.view(site),
             MoveKind::Gather(gather) => gather.view(site),
@@ -32,6 +35,7 @@ impl MoveKind {
             MoveKind::Split(split) => Box::new(*split),
             MoveKind::Tile(tile) => Box::new(*tile),
             MoveKind::Transpose(transpose) => Box::new(transpose.clone()),
+            MoveKind::WriteRows(rows) => Box::new(*rows),
         }
     }
 }

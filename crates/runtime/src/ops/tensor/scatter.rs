@@ -1,4 +1,4 @@
-//! ScatterElements, ScatterND, TensorScatter: write elements by index.
+//! ScatterElements and ScatterND: write elements by index; TensorScatter of packed elements.
 
 use std::marker::PhantomData;
 
@@ -46,18 +46,13 @@ pub(crate) fn bind_scatter_nd(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindEr
     bind(site, Where::Tuples)
 }
 
-/// Binds `TensorScatter`.
-pub(crate) fn bind_tensor_scatter(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    let around = match site.string("mode").as_deref() {
-        None | Some("linear") => false,
-        Some("circular") => true,
-        Some(other) => {
-            return Err(BindError::Invalid(format!(
-                "attribute 'mode' is '{other}', not linear or circular"
-            )));
-        }
-    };
-    replace(site, Where::Sequences { axis: site.need_int("axis")?, around })
+/// Writes entries of sequences that have no bytes of their own into a copy of the cache.
+pub(super) fn write_packed(
+    call: &mut Call<'_>,
+    axis: i64,
+    around: bool,
+) -> Result<(), KernelError> {
+    Scatter { at: Where::Sequences { axis, around }, in_place: false }.run(call)
 }
 
 /// Binds a scatter whose updates replace elements.
@@ -146,17 +141,19 @@ enum By<'a> {
 }
 
 /// Positions of the new entries of each sequence.
-struct Sequences<'a> {
+pub(super) struct Sequences<'a> {
     /// Sizes of the batch, of the axes between, of the axis, and of the axes after it.
     sizes: [usize; 4],
     /// Number of new entries of a sequence.
-    count: usize,
+    pub(super) count: usize,
     /// Position of the first entry of each sequence; 0 by default.
-    starts: Option<&'a [i64]>,
+    pub(super) starts: Option<&'a [i64]>,
 }
 
 impl<'a> Sequences<'a> {
-    fn new(
+    /// Reads the positions for a cache with these dimensions, and checks them and the new entries,
+    /// the inputs 2 and 1.
+    pub(super) fn new(
         call: &Call<'a>,
         dims: &[usize],
         axis: i64,
@@ -489,71 +486,6 @@ mod tests {
         let inputs = [Some(&data), Some(&indices), Some(&updates)];
         let found = run("ScatterND", &[reduction("xor")], &inputs, 1);
         assert!(found.unwrap_err().contains("'xor'"));
-    }
-
-    #[test]
-    fn sequences() {
-        let mode = |word: &'static str| ("mode", AttrValue::from(word));
-        let cache = tensor(&[2, 4, 2], &(0..16).collect::<Vec<i32>>());
-        let update = tensor(&[2, 2, 2], &(20..28).collect::<Vec<i32>>());
-        let rows: [(&str, Option<[i64; 2]>, [i32; 16]); 4] = [
-            ("linear", None, [20, 21, 22, 23, 4, 5, 6, 7, 24, 25, 26, 27, 12, 13, 14, 15]),
-            ("linear", Some([2, 1]), [0, 1, 2, 3, 20, 21, 22, 23, 8, 9, 24, 25, 26, 27, 14, 15]),
-            (
-                "circular",
-                Some([3, 0]),
-                [22, 23, 2, 3, 4, 5, 20, 21, 24, 25, 26, 27, 12, 13, 14, 15],
-            ),
-            (
-                "circular",
-                Some([-1, 8]),
-                [22, 23, 2, 3, 4, 5, 20, 21, 24, 25, 26, 27, 12, 13, 14, 15],
-            ),
-        ];
-        for (word, starts, expected) in rows {
-            let starts = starts.map(|starts| tensor(&[2], &starts));
-            let inputs = [Some(&cache), Some(&update), starts.as_ref()];
-            let found = run("TensorScatter", &[mode(word)], &inputs, 1).unwrap();
-            assert_eq!(found[0], tensor(&[2, 4, 2], &expected), "{word} {starts:?}");
-        }
-        let strings = |dims: &[usize], texts: &[&str]| {
-            Tensor::from_strings(dims, texts.iter().collect::<StringArray>()).unwrap()
-        };
-        let (cache, start) = (strings(&[1, 3], &["a", "b", "c"]), tensor(&[1], &[1i64]));
-        let update = strings(&[1, 1], &["x"]);
-        let inputs = [Some(&cache), Some(&update), Some(&start)];
-        let found = run("TensorScatter", &[("axis", Int(1))], &inputs, 1).unwrap();
-        assert_eq!(found[0], strings(&[1, 3], &["a", "x", "c"]));
-        let nibbles =
-            |dims: &[usize], codes: &[u8]| Tensor::from_codes(DataType::Int4, dims, codes).unwrap();
-        let (cache, update) = (nibbles(&[1, 3], &[1, 2, 3]), nibbles(&[1, 1], &[9]));
-        let inputs = [Some(&cache), Some(&update), Some(&start)];
-        let found = run("TensorScatter", &[("axis", Int(-1))], &inputs, 1).unwrap();
-        assert_eq!(found[0], nibbles(&[1, 3], &[1, 9, 3]));
-    }
-
-    #[test]
-    fn sequences_that_do_not_fit() {
-        let cache = tensor(&[2, 4, 2], &[0f32; 16]);
-        let rows: [(i64, &[usize], &[i64], &str); 7] = [
-            (1, &[2, 2, 2], &[0, 3], "write_indices is 3 for sequence 1: 2 entries exceed axis 1"),
-            (1, &[2, 2, 2], &[-1, 0], "write_indices is -1 for sequence 0"),
-            (1, &[2, 2, 2], &[i64::MAX, 0], "2 entries exceed axis 1 of size 4"),
-            (1, &[2, 2, 2], &[0; 3], "write_indices has dimensions [3], but there are 2 sequences"),
-            (1, &[2, 5, 2], &[0; 2], "the update has dimensions [2, 5, 2], which do not fit"),
-            (1, &[2, 2], &[0; 2], "the update has dimensions [2, 2], which do not fit"),
-            (0, &[2, 4, 2], &[0; 2], "axis 0 is the batch axis and is not allowed"),
-        ];
-        for (axis, dims, starts, refusal) in rows {
-            let update = tensor(dims, &vec![0f32; dims.iter().product()]);
-            let starts = tensor(&[starts.len()], starts);
-            let inputs = [Some(&cache), Some(&update), Some(&starts)];
-            let found = run("TensorScatter", &[("axis", Int(axis))], &inputs, 1).unwrap_err();
-            assert!(found.contains(refusal), "{found}");
-        }
-        let inputs = [Some(&cache), Some(&cache), None];
-        let found = run("TensorScatter", &[("mode", AttrValue::from("ring"))], &inputs, 1);
-        assert_eq!(found.unwrap_err(), "attribute 'mode' is 'ring', not linear or circular");
     }
 
     #[test]
