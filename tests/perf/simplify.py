@@ -13,7 +13,7 @@ inputs and the weights change by a millionth.
 Prints a row for each model, then whether each bar is reached: fewer nodes than either rival, or as few as the model has; a tenth of the
 time, and a third of the memory, of the less demanding rival; at most 1.02 times the bytes of the model; no crash, no changed interface
 and no other results. `--note FILE` writes them as a note as well. `--tools sardonyx` leaves the rivals out. With `--rounds COUNT` the tools
-take turns, and the least time of each counts, and the most memory: what one of them writes to the disk delays the next one.
+take turns, and the least time of each counts, and the most memory.
 """
 
 import argparse
@@ -141,6 +141,8 @@ def run_tool(tool, sardonyx, path, work):
         program = f"import onnx, sys, time, {tool}; _, source, target = sys.argv; start = time.time(); {code}; "
         program += "onnx.save(model, target); print('inside', time.time() - start)"
         command = [sys.executable, "-c", program, path, output]
+    # The system holds up a program that writes while much of what others wrote is not on the disk.
+    os.sync()
     SPAWN.stdin.write(json.dumps([str(word) for word in command]) + "\n")
     SPAWN.stdin.flush()
     answer = json.loads(SPAWN.stdout.readline())
