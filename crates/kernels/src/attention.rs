@@ -1,14 +1,13 @@
-//! Attention: scaled products of queries and keys, turned into weights that sum to 1, times values.
+//! Attention: `softmax(scale * q k' + mask) v`, for each head.
 //!
-//! Scores never exist as a whole. Queries meet the keys tile by tile; the greatest score so far and
-//! the sum of weights are carried along, and earlier sums are rescaled when a greater score turns
-//! up: the running softmax of Milakov and Gimelshein, "Online normalizer calculation for softmax"
-//! (2018), over tiles as in Dao et al., "FlashAttention" (2022). Keys, values and queries are read
-//! in any strides, so heads need not be moved apart before or together after.
+//! Never materializes all scores. Queries meet the keys tile by tile; the greatest score so far and the sum of weights
+//! are carried along, and earlier sums are rescaled when a greater score turns up: the running softmax of Milakov and
+//! Gimelshein, "Online normalizer calculation for softmax" (2018), over tiles as in Dao et al., "FlashAttention"
+//! (2022). Keys, values and queries are read with any strides, so heads need not be transposed before or after.
 //!
-//! Query heads may share heads of keys and values. All queries that share keys are rows of one
-//! problem. There are two forms of it: panels put queries side by side into lanes of vectors; few
-//! rows are multiplied as vectors by a matrix.
+//! Query heads may share heads of keys and values (grouped-query attention). All queries that share keys are rows of
+//! one problem, which has two forms: panels put queries side by side into lanes of vectors (`panels`); a few rows are
+//! multiplied as vectors by a matrix (`few`).
 
 mod doubles;
 mod few;
@@ -23,8 +22,8 @@ use sardonyx_simd::chunks::Shared;
 use sardonyx_simd::number::Math;
 use sardonyx_simd::{Ended, Exec};
 
-/// Values of all heads where they lie: element `i` of row `r` of head `h` of batch `b` is
-/// `data[b * strides[0] + h * strides[1] + r * strides[2] + i * strides[3]]`.
+/// Elements of all heads, with strides: element `i` of row `r` of head `h` of batch `b` is `data[b * strides[0] + h *
+/// strides[1] + r * strides[2] + i * strides[3]]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads<'a, T = f32> {
     pub data: &'a [T],
@@ -37,20 +36,20 @@ impl<T> Heads<'_, T> {
         Strides::from(self.strides)
     }
 
-    /// Returns the place of the first element of a row.
+    /// Returns the index of the first element of a row.
     fn at(&self, batch: usize, head: usize, row: usize) -> usize {
         self.strides().row_start(batch, head, row)
     }
 }
 
-/// Distances in elements between neighbours along each axis of [`Heads`].
+/// Strides along each axis of [`Heads`], in elements.
 #[derive(Clone, Copy, Debug)]
 struct Strides {
     batch: usize,
     head: usize,
-    /// Distance of queries, or of keys and values.
+    /// Stride from one query, key or value to the next.
     row: usize,
-    /// Distance of features, or of the keys of a mask.
+    /// Stride from one feature to the next, or from one key of a mask to the next.
     element: usize,
 }
 
@@ -62,30 +61,30 @@ impl From<[usize; 4]> for Strides {
 }
 
 impl Strides {
-    /// Returns the strides in the order of the axes.
+    /// Returns the strides of batch, head, row and element, in this order.
     fn to_array(self) -> [usize; 4] {
         [self.batch, self.head, self.row, self.element]
     }
 
-    /// Returns the place of the first element of a row.
+    /// Returns the index of the first element of a row.
     #[inline]
     fn row_start(self, batch: usize, head: usize, row: usize) -> usize {
         batch * self.batch + head * self.head + row * self.row
     }
 
-    /// Returns the place of element `i` of a row.
+    /// Returns the index of element `i` of a row.
     #[inline]
     fn place(self, batch: usize, head: usize, row: usize, i: usize) -> usize {
         self.row_start(batch, head, row) + i * self.element
     }
 }
 
-/// Numbers that are added to scores, or bytes that keep them, by batch, head, query and key. A
-/// stride of 0 repeats.
+/// Numbers to add to scores, or bytes that select scores, indexed by batch, head, query and key. A stride of 0
+/// broadcasts along its axis.
 #[derive(Clone, Copy, Debug)]
 pub enum Mask<'a, T = f32> {
     Add(Heads<'a, T>),
-    /// Keeps the scores whose byte is not 0; others become minus infinity.
+    /// Bytes: a score whose byte is 0 becomes minus infinity, all others stay.
     Keep(Heads<'a, u8>),
 }
 
@@ -114,20 +113,20 @@ pub struct Attention<'a, T = f32> {
     pub v: Heads<'a, T>,
     pub mask: Option<Mask<'a, T>>,
     pub scale: f64,
-    /// Scores become `cap * tanh(score / cap)`; none if 0.
+    /// Soft cap: scores become `cap * tanh(score / cap)`; 0 for no cap.
     pub softcap: f64,
-    /// Query `i` sees keys from `i + window.0` to `i + window.1`, both included.
+    /// Window: query `i` sees keys `i + window.0..=i + window.1`.
     pub window: (isize, isize),
-    /// Whether the output of a query that sees no key is 0, as the standard's Attention demands,
-    /// and not NaN, as the softmax of nothing but minus infinity is.
+    /// Whether the output of a query that sees no key is 0, as the Attention of the ONNX standard requires, and not
+    /// NaN, the softmax of a row of minus infinities.
     pub blind_is_zero: bool,
 }
 
-/// A window that hides nothing.
+/// Window that hides no key.
 pub const NO_WINDOW: (isize, isize) = (isize::MIN, isize::MAX);
 
 impl<T> Attention<'_, T> {
-    /// Panics unless all operands reach as far as sizes and strides demand.
+    /// Panics unless each operand is long enough for its sizes and strides.
     fn check(&self, y_len: usize, y_strides: Strides) {
         let s = self.sizes;
         assert!(
@@ -158,21 +157,21 @@ impl<T> Attention<'_, T> {
         self.sizes.heads / self.sizes.shared_heads
     }
 
-    /// Returns the factor of queries: products of scaled queries and keys are scores, or the
-    /// arguments of the soft cap.
+    /// Returns the factor of queries with which the products of scaled queries and keys are scores or, with a soft cap,
+    /// the arguments of its `tanh`.
     fn query_scale(&self) -> f32 {
         let by_cap = if self.softcap == 0.0 { 1.0 } else { self.softcap };
         (self.scale / by_cap) as f32
     }
 
-    /// Returns the factor that makes a weighted sum of values an output, by the sum of weights.
+    /// Returns the factor that normalizes a weighted sum of values, given the sum of the weights.
     fn inverse(&self, weight: f32) -> f32 {
-        // No key at all, or none that counts.
+        // No keys, or all keys hidden.
         let is_blind = weight == 0.0;
         if is_blind && (self.sizes.keys == 0 || self.blind_is_zero) { 0.0 } else { 1.0 / weight }
     }
 
-    /// Returns the keys that a query sees unless the mask hides them.
+    /// Returns the range of keys that the window lets `query` see; the mask may hide some of them.
     fn seen_keys(&self, query: usize) -> std::ops::Range<usize> {
         let query = query as isize;
         let first = usize::try_from(query.saturating_add(self.window.0)).unwrap_or(0);
@@ -183,7 +182,7 @@ impl<T> Attention<'_, T> {
     }
 }
 
-/// Panics unless the last element of `dims` lies within `len` elements.
+/// Panics unless the last element of an operand with these `dims` and `strides` is among its `len` elements.
 fn check_reach(len: usize, strides: Strides, dims: [usize; 4]) {
     if dims.contains(&0) {
         return;
@@ -196,12 +195,11 @@ fn check_reach(len: usize, strides: Strides, dims: [usize; 4]) {
     assert!(last.is_some_and(|last| last < len), "{dims:?} by {strides:?} in {len}");
 }
 
-/// Computes an attention in f32. Output rows are contiguous: the last of `y_strides` is 1, and no
-/// two elements of `y` share a place.
+/// Computes an attention in f32. Rows of `y` are contiguous: the last of `y_strides` is 1.
 ///
 /// # Panics
 ///
-/// If an operand is too short for its strides, or rows of `y` overlap.
+/// If an operand is too short for its strides, or elements of `y` overlap.
 pub fn attention(
     exec: &Exec<'_>,
     job: &Attention<'_>,
@@ -223,7 +221,7 @@ pub fn attention(
     }
 }
 
-/// Panics unless all elements have places of their own.
+/// Panics unless all elements of the output have different indices.
 fn check_apart(strides: Strides, dims: [usize; 4]) {
     let strides = strides.to_array();
     let mut axes: [(usize, usize); 4] = std::array::from_fn(|axis| (strides[axis], dims[axis]));
@@ -235,8 +233,9 @@ fn check_apart(strides: Strides, dims: [usize; 4]) {
     }
 }
 
-/// Computes an attention by its definition, element by element: the test oracle, and the kernel
-/// where scores are wanted. `scores` receives the scores at a stage, in rows of the given length.
+/// Computes an attention by its definition, element by element and in f64: the oracle of tests, and the kernel for
+/// models that output scores. `scores` receives the scores of all queries at one stage; its last value is the stride
+/// between queries.
 pub fn attention_plain<T: Math>(
     job: &Attention<'_, T>,
     y: &mut [T],
@@ -245,10 +244,10 @@ pub fn attention_plain<T: Math>(
 ) {
     let y_strides = Strides::from(y_strides);
     let scores = scores.map(|(stage, scores, stride)| StageScores { stage, scores, stride });
-    with_scratch_of(job.sizes.keys, |row| plain_in(row, job, y, y_strides, scores));
+    with_scratch_of(job.sizes.keys, |row| compute_plain(row, job, y, y_strides, scores));
 }
 
-/// Scores at a stage, as the caller of [`attention_plain`] receives them.
+/// Buffer for the scores at one stage, an output of [`attention_plain`].
 struct StageScores<'a, T> {
     stage: Stage,
     scores: &'a mut [T],
@@ -256,7 +255,7 @@ struct StageScores<'a, T> {
     stride: usize,
 }
 
-/// Stores the scores of query `index` of all heads if the caller receives those of `stage`.
+/// Stores the scores of query `index`, counted over all heads, if `kept` holds those of `stage`.
 fn store_scores<T: Math>(
     kept: &mut Option<StageScores<'_, T>>,
     stage: Stage,
@@ -272,9 +271,8 @@ fn store_scores<T: Math>(
     }
 }
 
-/// Computes an attention like [`attention_plain`], in a `row` of scratch memory for the scores of a
-/// query.
-fn plain_in<T: Math>(
+/// Computes an attention like [`attention_plain`], with `row` as scratch memory for the scores of one query.
+fn compute_plain<T: Math>(
     row: &mut [f64],
     job: &Attention<'_, T>,
     y: &mut [T],
@@ -339,16 +337,16 @@ fn plain_in<T: Math>(
     }
 }
 
-/// Scores at a point of the computation.
+/// Stage of the computation at which scores are output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Products, scaled.
+    /// Scaled products of queries and keys.
     Products,
-    /// After the soft cap.
+    /// Scores after the soft cap.
     Capped,
-    /// With the mask.
+    /// Scores with mask and window.
     Masked,
-    /// After the softmax.
+    /// Weights: scores after the softmax.
     Weights,
 }
 

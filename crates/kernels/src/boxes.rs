@@ -1,4 +1,4 @@
-//! Boxes that are kept and boxes that overlap them.
+//! Boxes: their corners, and non-maximum suppression.
 
 use crate::choose::Ordered;
 use crate::sorting::sort;
@@ -6,22 +6,21 @@ use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::{Ended, Exec, Pace};
 
-/// Which boxes are kept.
+/// Thresholds of a non-maximum suppression.
 #[derive(Clone, Copy, Debug)]
 pub struct Suppression {
-    /// A box is dropped if the area that it shares with a kept box is more than this part of the
-    /// area that both cover.
+    /// Largest ratio of intersection to union: a box is dropped if it overlaps a kept box by more.
     pub overlap: f32,
-    /// A score must be above that, if there is one.
+    /// Lower bound of scores: boxes with this score or a lower one are dropped.
     pub score: Option<f32>,
 }
 
-/// Turns each box into `[x1, y1, x2, y2]` with the smaller coordinates first: `[y1, x1, y2, x2]`
-/// with any two opposite corners, or, if `centered`, `[x, y, width, height]` with its centre.
+/// Converts each box to `[x1, y1, x2, y2]` with the smaller coordinates first. `boxes` are `[y1, x1, y2, x2]`, two
+/// opposite corners in any order, or, if `centered`, `[x, y, width, height]` with the centre.
 ///
 /// # Panics
 ///
-/// If lengths differ, or are no multiples of 4.
+/// If the lengths differ or are not multiples of 4.
 pub fn corners(centered: bool, boxes: &[f32], corners: &mut [f32]) {
     assert_eq!(boxes.len(), corners.len(), "one box for each");
     let (boxes, rest) = boxes.as_chunks::<4>();
@@ -39,9 +38,9 @@ pub fn corners(centered: bool, boxes: &[f32], corners: &mut [f32]) {
     }
 }
 
-/// Whether the area that two boxes share is more than the part `most` of the area that both cover.
-/// Boxes without an area share nothing.
-fn overlap(a: &[f32; 4], b: &[f32; 4], most: f32) -> bool {
+/// Whether the intersection of two boxes is more than the ratio `most` of their union. A box without an area overlaps
+/// no box.
+fn exceeds_overlap(a: &[f32; 4], b: &[f32; 4], most: f32) -> bool {
     let side = |axis: usize| a[axis + 2].min(b[axis + 2]) - a[axis].max(b[axis]);
     let area = |of: &[f32; 4]| (of[2] - of[0]) * (of[3] - of[1]);
     let (width, height) = (side(0), side(1));
@@ -54,12 +53,12 @@ fn overlap(a: &[f32; 4], b: &[f32; 4], most: f32) -> bool {
     has_area && shared / both > most
 }
 
-/// For each class of each element of a batch the boxes that are kept, best first. Of equal scores
-/// the first one is better; what is no number is worst.
+/// Selects the boxes that each class of each batch element keeps, best first. Of equal scores the first one is better;
+/// NaN is worst.
 ///
-/// `boxes` are corners `[batch, boxes, 4]`, `scores` `[batch, classes, boxes]`. `kept` has as much
-/// room for each class of each element of the batch as boxes are kept at most; `counts` says how
-/// many there are.
+/// `boxes` are corners `[batch, boxes, 4]`, `scores` are `[batch, classes, boxes]`. `kept` receives indices of boxes,
+/// with equal room for each list (a class of a batch element), which bounds the number of boxes kept. `counts` receives
+/// the number of boxes kept in each list.
 ///
 /// # Panics
 ///
@@ -92,14 +91,16 @@ pub fn suppress(
                 let scores = &scores[list * count..][..count];
                 // SAFETY: each list is written by one thread, which holds one at a time.
                 let (kept, found) = unsafe { (kept.part(list * most, most), counts.part(list, 1)) };
-                found[0] = one_list(how, boxes.as_chunks().0, scores, order, kept)?;
+                found[0] = suppress_list(how, boxes.as_chunks().0, scores, order, kept)?;
             }
             Ok(())
         })
     })
 }
 
-fn one_list(
+/// Selects the boxes of one list and returns their number. `order` is scratch memory for a key and an index of each
+/// box.
+fn suppress_list(
     how: Suppression,
     boxes: &[[f32; 4]],
     scores: &[f32],
@@ -124,7 +125,7 @@ fn one_list(
             break;
         }
         let one = &boxes[*index as usize];
-        let goes = |kept: &i64| overlap(one, &boxes[*kept as usize], how.overlap);
+        let goes = |kept: &i64| exceeds_overlap(one, &boxes[*kept as usize], how.overlap);
         if !kept[..count].iter().any(goes) {
             kept[count] = *index as i64;
             count += 1;
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
     use sardonyx_simd::{Isa, Pool};
 
-    /// The best that is left, again and again; what it overlaps goes.
+    /// Repeatedly takes the best box that is left and removes the boxes that it overlaps.
     fn naive(how: Suppression, boxes: &[[f32; 4]], scores: &[f32], most: usize) -> Vec<i64> {
         let mut left: Vec<usize> = (0..boxes.len())
             .filter(|at| how.score.is_none_or(|least| scores[*at] > least))
@@ -210,13 +211,13 @@ mod tests {
         for (other, share) in
             [(square, 1.0), ([1.0, 0.0, 3.0, 2.0], 2.0 / 6.0), ([0.0, 1.0, 2.0, 2.0], 0.5)]
         {
-            assert!(!overlap(&square, &other, share));
-            assert!(overlap(&square, &other, share - 0.01));
+            assert!(!exceeds_overlap(&square, &other, share));
+            assert!(exceeds_overlap(&square, &other, share - 0.01));
         }
         for other in
             [[2.0, 0.0, 3.0, 2.0], [1.0, 1.0, 1.0, 1.0], [2.0, 2.0, 0.0, 0.0], [f32::NAN; 4]]
         {
-            assert!(!overlap(&square, &other, 0.0), "{other:?}");
+            assert!(!exceeds_overlap(&square, &other, 0.0), "{other:?}");
         }
     }
 }

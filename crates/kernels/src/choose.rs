@@ -1,7 +1,7 @@
-//! Finding elements by what they are: the greatest ones along an axis, and those that pass a test.
+//! Elements selected by value: the greatest ones along an axis, and those that pass a test.
 //!
-//! The one idea of [`top_k`]: elements of every type become integers that are ordered as they are,
-//! so that there is one selection and not one for each type and direction.
+//! [`top_k`] maps elements of every type to unsigned integers of the same order, so that there is one selection for all
+//! types and both directions.
 
 use std::cell::Cell;
 
@@ -13,10 +13,9 @@ use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::number::{Arith, Number};
 use sardonyx_simd::{Ended, Pace, Pool};
 
-/// An element type of [`top_k`].
+/// Element type with a total order of its keys, for [`top_k`].
 pub trait Ordered: Number {
-    /// Returns a number that is greater where the element is. Equal elements have one number, all
-    /// NaN the greatest.
+    /// Returns an integer that orders as the element does. Equal elements have equal keys; NaN has the greatest.
     #[doc(hidden)]
     fn key(self) -> u64;
 }
@@ -38,46 +37,47 @@ ordered! {
     u16: |x| x.into();
     u32: |x| x.into();
     u64: |x| x;
-    i8: |x| signed(x.into());
-    i16: |x| signed(x.into());
-    i32: |x| signed(x.into());
-    i64: |x| signed(x);
-    f16: |x| short_float(x.to_bits(), f16::INFINITY.to_bits());
-    bf16: |x| short_float(x.to_bits(), bf16::INFINITY.to_bits());
-    f32: |x| float(x.into());
-    f64: |x| float(x);
+    i8: |x| signed_key(x.into());
+    i16: |x| signed_key(x.into());
+    i32: |x| signed_key(x.into());
+    i64: |x| signed_key(x);
+    f16: |x| short_float_key(x.to_bits(), f16::INFINITY.to_bits());
+    bf16: |x| short_float_key(x.to_bits(), bf16::INFINITY.to_bits());
+    f32: |x| float_key(x.into());
+    f64: |x| float_key(x);
 }
 
+/// Returns the key of a signed integer.
 #[inline(always)]
-fn signed(x: i64) -> u64 {
+fn signed_key(x: i64) -> u64 {
     x as u64 ^ 1 << 63
 }
 
+/// Returns the key of a float.
 #[inline(always)]
-fn float(x: f64) -> u64 {
+fn float_key(x: f64) -> u64 {
     if x.is_nan() {
         return u64::MAX;
     }
-    // Minus zero plus zero is zero. The bits of a float are its sign and a magnitude.
+    // Adding 0 turns -0 into 0. Magnitudes order as their bits; a negative float orders against its magnitude.
     let bits = (x + 0.0).to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }
 
-/// Returns the key of a float of 16 bits, whose type has `infinity`.
+/// Returns the key of a 16-bit float from its bits and those of its type's infinity.
 #[inline(always)]
-fn short_float(bits: u16, infinity: u16) -> u64 {
+fn short_float_key(bits: u16, infinity: u16) -> u64 {
     const SIGN: u16 = 1 << 15;
     if bits & !SIGN > infinity {
         return u64::MAX;
     }
-    // Minus zero is zero.
+    // -0 equals 0.
     let bits = if bits == SIGN { 0 } else { bits };
     u64::from(if bits & SIGN == 0 { bits | SIGN } else { !bits })
 }
 
-/// The `k` greatest (or least) elements along the middle one of the dims `[outer, axis, inner]`,
-/// best first, and their positions. Of equal elements the first one is better. NaN is greater than
-/// all numbers.
+/// Finds the `k` greatest (or least) elements along the middle axis of dims `[outer, axis, inner]`, best first, and
+/// their positions. Of equal elements the first one is better. NaN is greater than all numbers.
 ///
 /// # Panics
 ///
@@ -133,19 +133,19 @@ pub fn top_k<T: Ordered>(
     })
 }
 
-/// Keys of an axis, and the best of them with their positions.
+/// Keys of an axis, and the best keys with their positions.
 type Search = (Vec<u64>, Vec<(u64, usize)>);
 
-/// Limit: keys for which a thread keeps memory from one search to the next.
+/// Limit: most keys whose memory a thread keeps from one search to the next, 2 MiB.
 const KEPT: usize = 1 << 18;
 
 thread_local! {
-    /// A search in the turn of a loop asks the system for no memory.
+    /// Memory of the thread's last search: a search in the body of a loop does not allocate.
     static SEARCH: Cell<Search> = const { Cell::new((Vec::new(), Vec::new())) };
 }
 
-/// Choice: most elements that are kept in order while looking through an axis; more are sorted at
-/// the end.
+/// Choice: largest `k` for which the best elements are kept in order during the scan. For more, all are collected and
+/// sorted at the end.
 const FEW: usize = 64;
 
 /// Finds the `k` greatest keys with their positions; `k` is not 0.
@@ -167,11 +167,11 @@ fn pick(keys: &[u64], k: usize, best: &mut Vec<(u64, usize)>) -> Result<(), Ende
     Ok(())
 }
 
-/// Puts an element among the `k` best so far if it is better than one of them.
+/// Inserts an element among the `k` best so far if it is better than the worst of them.
 #[inline(always)]
 fn keep(key: u64, position: usize, k: usize, best: &mut Vec<(u64, usize)>) {
     if best.len() == k {
-        // Most elements end here: one comparison with the worst that is kept.
+        // Most elements fail here: one comparison.
         if key <= best[k - 1].0 {
             return;
         }
@@ -181,8 +181,8 @@ fn keep(key: u64, position: usize, k: usize, best: &mut Vec<(u64, usize)>) {
     best.insert(best.len() - after, (key, position));
 }
 
-/// Finds what [`pick`] finds among the keys of adjacent elements; `k` is at most [`FEW`]. Only
-/// elements of blocks with one that is better than the worst so far get keys.
+/// Like [`pick`], but computes keys only in blocks with an element that is better than the worst so far. `x` holds
+/// adjacent elements; `k` is at most [`FEW`].
 fn pick_few<T: Ordered>(x: &[T], largest: bool, k: usize, best: &mut Vec<(u64, usize)>) {
     /// Geometry: elements of a block, which are compared in vectors.
     const BLOCK: usize = 32;
@@ -207,17 +207,17 @@ fn pick_few<T: Ordered>(x: &[T], largest: bool, k: usize, best: &mut Vec<(u64, u
     }
 }
 
-/// How many elements pass.
+/// Counts the elements that pass.
 pub fn count_where<T: Copy>(x: &[T], passes: impl Fn(T) -> bool) -> usize {
     x.iter().filter(|x| passes(**x)).count()
 }
 
-/// The positions of the elements that pass, in row-major order: all coordinates on the first dim,
-/// then all on the second, and so on.
+/// Writes the coordinates of the elements that pass, in row-major order: all coordinates on the first dim, then all on
+/// the second, and so on.
 ///
 /// # Panics
 ///
-/// If `x` has other dims, or `positions` has not exactly room for what passes.
+/// If `x` has other dims, or `positions` does not have exactly one coordinate per dim for each element that passes.
 pub fn positions_where<T: Copy>(
     dims: &[usize],
     x: &[T],
@@ -231,12 +231,13 @@ pub fn positions_where<T: Copy>(
     };
     with_scratch_of(outer.len(), |place: &mut [i64]| {
         place.fill(0);
-        walk_where((width, outer), x, passes, place, positions);
+        write_positions((width, outer), x, passes, place, positions);
     });
 }
 
-/// As [`positions_where`], over rows of `width` elements; `place` has the coordinates of a row.
-fn walk_where<T: Copy>(
+/// Writes coordinates like [`positions_where`], for at least one axis: rows of `width` elements over the dims `outer`.
+/// `place` holds the coordinates of a row, 0 at first.
+fn write_positions<T: Copy>(
     (width, outer): (usize, &[usize]),
     x: &[T],
     passes: impl Fn(T) -> bool,
@@ -269,6 +270,7 @@ fn walk_where<T: Copy>(
 mod tests {
     use super::*;
 
+    /// Compares [`top_k`] with a stable sort.
     fn check<T: Ordered>() {
         for (dims, k) in [
             ([3, 7, 1], 3),

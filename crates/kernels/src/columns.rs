@@ -1,4 +1,4 @@
-//! Columns of blocks, added back to the images that they were taken from.
+//! Columns of blocks, summed into the images that they were taken from (col2im).
 
 use sardonyx_simd::buffer::{AnyBits, with_scratch_of};
 use sardonyx_simd::chunks::rows;
@@ -15,19 +15,19 @@ pub struct BlockAxis {
     pub image: usize,
     /// Elements of a block.
     pub block: usize,
-    /// From one block to the next.
+    /// Distance from one block to the next, in elements of the image.
     pub stride: usize,
-    /// From one element of a block to the next.
+    /// Distance from one element of a block to the next, in elements of the image.
     pub dilation: usize,
-    /// How far the first block begins before the image.
+    /// Padding: elements by which the first block begins before the image.
     pub before: usize,
-    /// Blocks.
+    /// Number of blocks.
     pub count: usize,
 }
 
 impl BlockAxis {
-    /// The blocks whose element `at` lies in the image.
-    fn inside(&self, at: usize) -> std::ops::Range<usize> {
+    /// Returns the blocks whose element `at` lies in the image.
+    fn blocks_inside(&self, at: usize) -> std::ops::Range<usize> {
         let offset = at * self.dilation;
         let first = self.before.saturating_sub(offset).div_ceil(self.stride);
         let end = match (self.image + self.before).checked_sub(offset) {
@@ -38,20 +38,18 @@ impl BlockAxis {
         first.min(end)..end
     }
 
-    /// Where the element `at` of a block is, which is in the image.
+    /// Returns the index in the image of element `at` of a block. The element must lie in the image.
     fn place(&self, at: usize, block: usize) -> usize {
         block * self.stride + at * self.dilation - self.before
     }
 }
 
-/// Each element of a plane of `y` is the sum of all elements of blocks that lie there. `x` has dims
-/// `[planes, elements of a block, blocks]`, both in row-major order over the axes; `y` `[planes,
-/// image]`. Integers wrap.
+/// Sums the block elements that lie at each element of the image. `x` is `[planes, elements of a block, blocks]`, the
+/// last two in row-major order over the axes; `y` is `[planes, image]`. Integers wrap.
 ///
 /// # Panics
 ///
-/// If lengths do not fit, there are more than [`MAX_AXES`] axes, or blocks reach further than a
-/// number says.
+/// If lengths do not fit, or there are more than [`MAX_AXES`] axes.
 pub fn add_columns<T: Number>(
     exec: &Exec<'_>,
     axes: &[BlockAxis],
@@ -64,7 +62,7 @@ where
     join_columns(exec, axes, <T::Wide as Arith>::add, x, y)
 }
 
-/// The same for truth values: an element is true if one that lies there is.
+/// Like [`add_columns`], but of truth values: an element is true if any block element that lies there is.
 pub fn any_of_columns(
     exec: &Exec<'_>,
     axes: &[BlockAxis],
@@ -74,6 +72,7 @@ pub fn any_of_columns(
     join_columns(exec, axes, |any, x| any | u8::from(x != 0), x, y)
 }
 
+/// Combines the block elements at each element of the image by `join`, starting from 0.
 fn join_columns<T: Number>(
     exec: &Exec<'_>,
     axes: &[BlockAxis],
@@ -88,7 +87,7 @@ where
     let product = |size: fn(&BlockAxis) -> usize| axes.iter().map(size).product::<usize>();
     let image = product(|axis| axis.image);
     if y.is_empty() {
-        // Blocks of no channel may be larger than memory.
+        // Without planes, the sizes of blocks may overflow.
         return Ok(());
     }
     let columns = product(|axis| axis.block) * product(|axis| axis.count);
@@ -96,7 +95,7 @@ where
     assert_eq!(y.len(), planes * image, "whole planes");
     assert_eq!(x.len(), planes * columns, "the columns have other dims");
     if x.is_empty() {
-        // Blocks may have any number of elements if there are no blocks.
+        // Without blocks, a block may have any number of elements.
         y.fill(T::narrow(T::Wide::ZERO));
         return Ok(());
     }
@@ -104,14 +103,15 @@ where
         with_scratch_of(image, |sums: &mut [T::Wide]| {
             for (plane, y) in y.chunks_exact_mut(image).enumerate() {
                 sums.fill(T::Wide::ZERO);
-                plane_of_columns(axes, join, &x[(first + plane) * columns..][..columns], sums);
+                join_plane(axes, join, &x[(first + plane) * columns..][..columns], sums);
                 y.iter_mut().zip(&*sums).for_each(|(y, sum)| *y = T::narrow(*sum));
             }
         });
     })
 }
 
-fn plane_of_columns<T: Number>(
+/// Combines the columns of one plane into `sums`.
+fn join_plane<T: Number>(
     axes: &[BlockAxis],
     join: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
     x: &[T],
@@ -126,11 +126,11 @@ fn plane_of_columns<T: Number>(
     let mut element = [0; MAX_AXES];
     let mut x = x;
     loop {
-        let inside = last.inside(element[outer.len()]);
+        let inside = last.blocks_inside(element[outer.len()]);
         let (row, rest) = x.split_at(blocks);
         let start = inside.clone().next().map(|block| last.place(element[outer.len()], block));
         if let Some(start) = start {
-            over_blocks(outer, &element, |row_of_blocks, row_of_image| {
+            for_each_row(outer, &element, |row_of_blocks, row_of_image| {
                 let x = &row[row_of_blocks * last.count..][..last.count][inside.clone()];
                 let sums = sums[row_of_image * last.image..][..last.image][start..].iter_mut();
                 for (sum, x) in sums.step_by(last.stride).zip(x) {
@@ -145,14 +145,14 @@ fn plane_of_columns<T: Number>(
     }
 }
 
-/// Calls `body` with the row of blocks and the row of the image for all blocks of the outer axes
-/// whose element lies in the image.
-fn over_blocks(
+/// Calls `body` with the row of blocks and the row of the image, over all blocks of the `outer` axes whose element lies
+/// in the image.
+fn for_each_row(
     outer: &[BlockAxis],
     element: &[usize; MAX_AXES],
     mut body: impl FnMut(usize, usize),
 ) {
-    let inside = |axis: usize| outer[axis].inside(element[axis]);
+    let inside = |axis: usize| outer[axis].blocks_inside(element[axis]);
     let mut block = [0; MAX_AXES];
     for (axis, block) in block[..outer.len()].iter_mut().enumerate() {
         let Some(first) = inside(axis).next() else {
@@ -172,7 +172,7 @@ fn over_blocks(
     }
 }
 
-/// The next coordinates in row-major order; `false` after the last ones.
+/// Advances coordinates in row-major order, each within its range; returns `false` after the last ones.
 fn advance(at: &mut [usize], range: impl Fn(usize) -> std::ops::Range<usize>) -> bool {
     for (axis, at) in at.iter_mut().enumerate().rev() {
         let range = range(axis);
@@ -192,13 +192,14 @@ mod tests {
     use super::*;
     use sardonyx_simd::{Isa, Pool};
 
+    /// Returns an axis with padding `pads` at both ends.
     fn axis(image: usize, block: usize, stride: usize, dilation: usize, pads: usize) -> BlockAxis {
         let reach = (block - 1) * dilation + 1;
         let count = (image + 2 * pads).checked_sub(reach).map_or(0, |room| room / stride + 1);
         BlockAxis { image, block, stride, dilation, before: pads, count }
     }
 
-    /// Coordinates of an index.
+    /// Returns the coordinates of a row-major index.
     fn split(mut index: usize, sizes: &[usize]) -> Vec<usize> {
         let mut places = vec![0; sizes.len()];
         for (place, size) in places.iter_mut().zip(sizes).rev() {
@@ -208,6 +209,7 @@ mod tests {
         places
     }
 
+    /// Compares [`add_columns`] with sums over all block elements.
     fn check<T: Number>(planes: usize, axes: &[BlockAxis])
     where
         T::Wide: AnyBits,

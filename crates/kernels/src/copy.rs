@@ -1,9 +1,8 @@
-//! Moving elements: permutations, slices, joins, look-ups and padding.
+//! Copies of elements: permutations, slices, joins, look-ups and padding.
 //!
-//! The one idea: nearly all of these are reads through strides into a contiguous output
-//! ([`copy_strided`]), and after merging dims that is rows to copy, to fill, or a transposition
-//! done in tiles. Elements are only moved, so callers pick any plain type of the right width (`u8`,
-//! `u16`, `u32`, `u64`, `u128`) for whatever the element really is.
+//! Nearly all of them read through strides into a contiguous output ([`copy_strided`]), which after merging dims means
+//! copied rows, filled rows, or a transposition in tiles. Elements are only moved, so callers pick any plain type of
+//! the right width (`u8`, `u16`, `u32`, `u64`, `u128`) for the actual type.
 
 mod gather;
 mod join;
@@ -24,7 +23,7 @@ pub use sequences::{reverse_sequences, write_around};
 pub use strided::{copy_between, copy_strided, fill};
 pub use triangle::{one_hot, triangle};
 
-/// A plain element that can be moved about.
+/// Plain element that can be copied bit by bit.
 pub trait Plain: Copy + Default + Send + Sync + 'static {}
 
 impl<T: Copy + Default + Send + Sync + 'static> Plain for T {}

@@ -1,7 +1,6 @@
-//! Sums and products up to each element of an axis.
+//! Cumulative sums and products along an axis.
 //!
-//! The one idea: what is added or multiplied up is kept in f64 for floats, so that the error does
-//! not grow with the length of the axis.
+//! Floats accumulate in f64, so that the rounding error does not grow with the length of the axis.
 
 use std::marker::PhantomData;
 
@@ -11,24 +10,26 @@ use sardonyx_simd::chunks::{Shared, ranges, rows};
 use sardonyx_simd::number::{Arith, Number};
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// What elements become.
+/// Operation that combines the elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Running {
     Sum,
     Product,
 }
 
-/// What is computed, where it starts, and whether an element is part of its own.
+/// Operation, inclusion and direction of a cumulative sum or product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cumulative {
+    /// Operation.
     pub of: Running,
+    /// Whether an element is left out of its own result.
     pub exclusive: bool,
-    /// From the end.
+    /// Whether to accumulate from the end.
     pub reverse: bool,
 }
 
-/// `y[o, a, i] = x[o, 0, i] + .. + x[o, a, i]`, or the product, for `x` with dims `[outer, axis,
-/// inner]`. Integers wrap.
+/// Accumulates along the middle axis of dims `[outer, axis, inner]`: `y[o, a, i] = x[o, 0, i] + .. + x[o, a, i]`, or
+/// the product. Integers wrap.
 ///
 /// # Panics
 ///
@@ -54,18 +55,20 @@ pub fn cumulative<T: Number>(
     })
 }
 
-/// How one more element enters.
+/// Operation of [`Running`] as a type, so that loops are compiled for each.
 trait Join: Send + Sync {
-    /// The result of no elements.
-    fn of_none<A: Arith>() -> A;
+    /// Returns the neutral element.
+    fn neutral<A: Arith>() -> A;
+    /// Combines the total of earlier elements with one more.
     fn join<A: Arith>(total: A, x: A) -> A;
 }
 
+/// [`Running::Sum`].
 struct Sum;
 
 impl Join for Sum {
     #[inline(always)]
-    fn of_none<A: Arith>() -> A {
+    fn neutral<A: Arith>() -> A {
         A::ZERO
     }
 
@@ -75,11 +78,12 @@ impl Join for Sum {
     }
 }
 
+/// [`Running::Product`].
 struct Product;
 
 impl Join for Product {
     #[inline(always)]
-    fn of_none<A: Arith>() -> A {
+    fn neutral<A: Arith>() -> A {
         A::ONE
     }
 
@@ -89,6 +93,7 @@ impl Join for Product {
     }
 }
 
+/// Accumulates along the middle axis like [`cumulative`], in a type with arithmetic.
 fn accumulate<T: Arith, J: Join>(
     exec: &Exec<'_>,
     which: Cumulative,
@@ -103,12 +108,12 @@ fn accumulate<T: Arith, J: Join>(
     if inner == 1 {
         return rows(pool, y, axis, 4 * axis, |first, y| {
             for (y, x) in y.chunks_exact_mut(axis).zip(x[first * axis..].chunks_exact(axis)) {
-                row::<T, J>(which, x, y);
+                accumulate_row::<T, J>(which, x, y);
             }
         });
     }
     let level = Level::new(isa);
-    // Pieces of columns; their rows are apart in the buffer, so each is taken as a part of its own.
+    // Pieces are groups of columns, whose rows are apart in the buffer: each row is borrowed by itself.
     let per_outer = inner.div_ceil(COLUMNS);
     let pieces = outer * per_outer;
     let shared = Shared::new(y);
@@ -132,8 +137,9 @@ fn accumulate<T: Arith, J: Join>(
     })
 }
 
-fn row<T: Arith, J: Join>(which: Cumulative, x: &[T], y: &mut [T]) {
-    let mut total: T::Total = J::of_none();
+/// Accumulates one contiguous row.
+fn accumulate_row<T: Arith, J: Join>(which: Cumulative, x: &[T], y: &mut [T]) {
+    let mut total: T::Total = J::neutral();
     let mut step = |(y, x): (&mut T, &T)| {
         let before = total;
         total = J::join(total, x.to_total());
@@ -148,15 +154,17 @@ fn row<T: Arith, J: Join>(which: Cumulative, x: &[T], y: &mut [T]) {
     }
 }
 
-/// Cache: columns that are worked on together.
+/// Cache: columns that are accumulated together.
 const COLUMNS: usize = 64;
 
+/// Loop that accumulates down a group of columns.
 struct Columns<'a, T, J> {
     which: Cumulative,
     axis: usize,
     inner: usize,
-    /// The offset of the first element.
+    /// Offset of the first element.
     first: usize,
+    /// Number of columns, at most [`COLUMNS`].
     width: usize,
     x: &'a [T],
     y: &'a Shared<'a, T>,
@@ -167,13 +175,12 @@ impl<T: Arith, J: Join> Loop for Columns<'_, T, J> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let mut totals: [T::Total; COLUMNS] = [J::of_none(); COLUMNS];
+        let mut totals: [T::Total; COLUMNS] = [J::neutral(); COLUMNS];
         for i in 0..self.axis {
             let i = if self.which.reverse { self.axis - 1 - i } else { i };
             let at = self.first + i * self.inner;
             let x = &self.x[at..][..self.width];
-            // SAFETY: pieces are disjoint sets of columns, and one row of a piece is held at a
-            // time.
+            // SAFETY: pieces are disjoint sets of columns, and one row of a piece is borrowed at a time.
             let y = unsafe { self.y.part(at, self.width) };
             for ((y, x), total) in y.iter_mut().zip(x).zip(&mut totals) {
                 let before = *total;
@@ -197,6 +204,7 @@ mod tests {
         check_running::<T>(Running::Product);
     }
 
+    /// Compares [`cumulative`] with sums and products of filtered elements.
     fn check_running<T: Number>(of: Running) {
         for &isa in Isa::available() {
             for dims in [
@@ -211,8 +219,8 @@ mod tests {
                 [50, 120, 1],
             ] {
                 let [outer, axis, inner] = dims;
-                // Small whole numbers, whose sums are exact in every type but the narrowest; and
-                // few factors of two, as their products are.
+                // Sums of small integers are exact in every type but the narrowest, as are products of few factors of
+                // two.
                 let number = |i: usize| match of {
                     Running::Sum => (i * 7 % 3) as f64,
                     Running::Product if i % 41 == 5 => 2.0,
@@ -239,7 +247,7 @@ mod tests {
                             Running::Sum => joined.sum(),
                             Running::Product => joined.product(),
                         };
-                        // Integers wrap: the low bits are right.
+                        // Integers wrap: compare the low 7 bits.
                         let expected = if T::IS_FLOAT {
                             T::from_f64(found)
                         } else {

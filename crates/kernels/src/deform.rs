@@ -1,23 +1,27 @@
-//! Patches for a convolution whose taps are moved by offsets, for any number of spatial dims.
+//! Patches for deformable convolution, whose taps are moved by offsets, for any number of spatial dims.
 //!
-//! What is read between elements is interpolated linearly along every dim; outside there are zeros.
-//! The convolution is then a matrix product with the patches.
+//! Values between elements are interpolated linearly along each dim; outside the image they are 0. The convolution is
+//! then a matrix product of weights and patches.
 
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::Math;
 use sardonyx_simd::{Ended, Exec};
 
-/// The geometry of one image. Lists have one entry per spatial dim.
+/// Geometry of one image. Lists have one entry per spatial dim.
 #[derive(Clone, Copy, Debug)]
 pub struct Deform<'a> {
     pub channels: usize,
-    /// Channels of a group are moved by the same offsets.
+    /// Groups of channels; the channels of a group share offsets.
     pub offset_groups: usize,
+    /// Sizes of the input.
     pub input: &'a [usize],
+    /// Sizes of the output.
     pub output: &'a [usize],
+    /// Sizes of the kernel.
     pub kernel: &'a [usize],
     pub strides: &'a [usize],
     pub dilations: &'a [usize],
+    /// Padding before the input, in elements; negative for cropping.
     pub pads_begin: &'a [isize],
 }
 
@@ -25,6 +29,7 @@ pub struct Deform<'a> {
 pub const MOST_DIMS: usize = 8;
 
 impl Deform<'_> {
+    /// Panics unless all lists have one entry per spatial dim and groups divide the channels.
     fn check(&self) {
         let rank = self.input.len();
         assert!(0 < rank && rank <= MOST_DIMS, "{rank} spatial dims");
@@ -36,14 +41,14 @@ impl Deform<'_> {
         assert!(self.channels.is_multiple_of(self.offset_groups), "whole groups of offsets");
     }
 
+    /// Returns the number of taps of the kernel.
     fn taps(&self) -> usize {
         self.kernel.iter().product()
     }
 }
 
-/// `patches` is `[channels, taps, outputs]`, made from an image `[channels, input..]`. Offsets are
-/// `[groups, taps, dims, outputs]`, in elements; the mask, which patches are multiplied with, is
-/// `[groups, taps, outputs]`.
+/// Gathers the patches `[channels, taps, outputs]` of an image `[channels, input..]`. `offsets` are `[groups, taps,
+/// dims, outputs]`, in elements; `mask`, whose elements scale the patches, is `[groups, taps, outputs]`.
 ///
 /// # Panics
 ///
@@ -75,7 +80,7 @@ pub fn deformed_patches<R: Math>(
             let moved = channel / of_group * taps + tap;
             let offsets = &offsets[moved * rank * outputs..][..rank * outputs];
             let x = &x[channel * plane..][..plane];
-            patch_row(geometry, tap, x, offsets, patches);
+            read_tap(geometry, tap, x, offsets, patches);
             if let Some(mask) = mask {
                 let mask = &mask[moved * outputs..][..outputs];
                 patches.iter_mut().zip(mask).for_each(|(patch, mask)| *patch = patch.mul(*mask));
@@ -84,8 +89,8 @@ pub fn deformed_patches<R: Math>(
     })
 }
 
-/// What one tap sees of one channel for all outputs.
-fn patch_row<R: Math>(
+/// Reads one tap of one channel for all outputs.
+fn read_tap<R: Math>(
     geometry: &Deform<'_>,
     mut tap: usize,
     x: &[R],
@@ -94,7 +99,7 @@ fn patch_row<R: Math>(
 ) {
     let rank = geometry.input.len();
     let outputs = patches.len();
-    // Where the tap stands for the first output.
+    // Place of the tap for the first output, without its offset.
     let mut base = [0isize; MOST_DIMS];
     for d in (0..rank).rev() {
         let at = tap % geometry.kernel[d] * geometry.dilations[d];
@@ -109,11 +114,11 @@ fn patch_row<R: Math>(
             let start = base[d].wrapping_add((position[d] * geometry.strides[d]) as isize);
             let place = R::from_f64(start as f64).add(offsets[d * outputs + at]);
             let floor = place.floor();
-            // Also false for what is no number.
+            // False for NaN, too.
             is_inside &= place > R::from_f64(-1.0) && place < R::from_f64(geometry.input[d] as f64);
             (low[d], part[d]) = (floor.to_f64() as isize, place.sub(floor));
         }
-        *patch = if is_inside { between(geometry.input, &low, &part, x) } else { R::ZERO };
+        *patch = if is_inside { interpolate(geometry.input, &low, &part, x) } else { R::ZERO };
         for d in (0..rank).rev() {
             position[d] += 1;
             if position[d] < geometry.output[d] {
@@ -124,9 +129,15 @@ fn patch_row<R: Math>(
     }
 }
 
-/// The value between the elements around a place.
+/// Interpolates linearly between the elements around a place: `low` is the element before it along each dim, `part` the
+/// distance from there.
 #[inline]
-fn between<R: Math>(dims: &[usize], low: &[isize; MOST_DIMS], part: &[R; MOST_DIMS], x: &[R]) -> R {
+fn interpolate<R: Math>(
+    dims: &[usize],
+    low: &[isize; MOST_DIMS],
+    part: &[R; MOST_DIMS],
+    x: &[R],
+) -> R {
     let mut sum = R::ZERO;
     for corner in 0..1usize << dims.len() {
         let (mut at, mut weight) = (Some(0), R::ONE);
@@ -137,7 +148,7 @@ fn between<R: Math>(dims: &[usize], low: &[isize; MOST_DIMS], part: &[R; MOST_DI
             at = at.zip(index).map(|(at, index)| at * dim + index);
             weight = weight.mul(if is_next { part[d] } else { R::ONE.sub(part[d]) });
         }
-        // What has no weight is not read: it may be infinite.
+        // An element with weight 0 is not read: it may be infinite.
         if let Some(at) = at.filter(|_| weight > R::ZERO) {
             sum = sum.add(weight.mul(x[at]));
         }

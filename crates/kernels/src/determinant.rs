@@ -1,8 +1,8 @@
 //! Determinants of square matrices.
 //!
-//! By elimination with partial pivoting, in f64 whatever the type: Golub and Van Loan, "Matrix
-//! Computations", section 3.4. The product of the pivots is kept with an exponent of its own, so
-//! that it neither overflows nor vanishes on the way.
+//! Computed by elimination with partial pivoting (Golub and Van Loan, "Matrix Computations", section 3.4), in f64 for
+//! each type. The product of the pivots has an exponent of its own, so that it neither overflows nor underflows on the
+//! way.
 
 use sardonyx_simd::Exec;
 use sardonyx_simd::buffer::with_scratch_of;
@@ -11,8 +11,8 @@ use sardonyx_simd::number::Number;
 use sardonyx_simd::{Ended, Isa, Pool};
 use sardonyx_simd::{Level, Loop};
 
-/// The determinant of each of the matrices in `x`, `size` rows and columns each; 1 for matrices
-/// without elements. A matrix with no pivot left has determinant 0, whatever else is in it.
+/// Computes the determinants of the matrices in `x`, of `size` rows and columns each; 1 for matrices without elements.
+/// A matrix with a column of zeros below the diagonal has determinant 0, even with NaN or infinities elsewhere.
 ///
 /// # Panics
 ///
@@ -37,7 +37,7 @@ pub fn determinants<T: Number>(
             Ok(T::from_f64(determinant(pool, isa, size, a)?))
         })
     };
-    // Few matrices are each worked on by all threads, which takes a turn of the pool per column.
+    // Few matrices: all threads work on each, with one round of the pool per column.
     if y.len() < pool.threads() {
         for (matrix, y) in y.iter_mut().enumerate() {
             *y = one(Some(pool), matrix)?;
@@ -53,14 +53,14 @@ pub fn determinants<T: Number>(
     }
 }
 
-/// Overwrites the matrix.
+/// Computes the determinant of a matrix and overwrites the matrix.
 fn determinant(pool: Option<&Pool>, isa: Isa, size: usize, a: &mut [f64]) -> Result<f64, Ended> {
     let mut product = Scaled { value: 1.0, exponent: 0 };
     for column in 0..size {
         Pool::check_ended()?;
         let pivot = (column..size).fold(column, |best, row| {
             let [x, most] = [row, best].map(|row| a[row * size + column].abs());
-            // A NaN is taken, and then makes the result NaN.
+            // A NaN becomes the pivot and makes the result NaN.
             if x > most || (x.is_nan() && !most.is_nan()) { row } else { best }
         });
         if pivot != column {
@@ -84,9 +84,10 @@ fn determinant(pool: Option<&Pool>, isa: Isa, size: usize, a: &mut [f64]) -> Res
     Ok(product.get())
 }
 
-/// Takes the first element out of each row, by a multiple of `head`.
+/// Loop that subtracts a multiple of `head` from each row so that its first element becomes 0.
 struct Eliminate<'a> {
     size: usize,
+    /// Column of the pivot: first column of `head` and of the part of each row that changes.
     column: usize,
     head: &'a [f64],
     rows: &'a mut [f64],
@@ -106,16 +107,17 @@ impl Loop for Eliminate<'_> {
     }
 }
 
-/// `value * STEP^exponent`
+/// A number `value * STEP^exponent`.
 struct Scaled {
     value: f64,
     exponent: i64,
 }
 
-/// `2^256`: the product of two numbers between its inverse and itself is a number.
+/// Value: `2^256`. The product of two numbers between `1 / STEP` and `STEP` neither overflows nor underflows.
 const STEP: f64 = f64::from_bits((1023 + 256) << 52);
 
 impl Scaled {
+    /// Multiplies the number by `x`.
     fn multiply(&mut self, x: f64) {
         let mut x = Scaled { value: x, exponent: 0 };
         x.normalize();
@@ -124,7 +126,7 @@ impl Scaled {
         self.normalize();
     }
 
-    /// Brings the value between `1 / STEP` and `STEP`, if it is a number and not zero.
+    /// Brings the value between `1 / STEP` and `STEP`, unless it is 0, NaN or infinite.
     fn normalize(&mut self) {
         while self.value.is_finite() && self.value.abs() > STEP {
             self.value /= STEP;
@@ -136,8 +138,9 @@ impl Scaled {
         }
     }
 
+    /// Converts the number to a float: infinity or 0 if it is out of range.
     fn get(mut self) -> f64 {
-        // Further away it is infinite, or zero.
+        // After 16 factors of `2^256` each value is infinite or 0.
         for _ in 0..self.exponent.unsigned_abs().min(16) {
             self.value = if self.exponent > 0 { self.value * STEP } else { self.value / STEP };
         }
@@ -151,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// By the first row, one after the other.
+    /// Computes a determinant by expansion along the first row.
     fn naive(size: usize, a: &[f64]) -> f64 {
         if size == 0 {
             return 1.0;
@@ -197,7 +200,8 @@ mod tests {
         check::<f16>(1e-3);
     }
 
-    fn of(size: usize, x: &[f64]) -> f64 {
+    /// Computes the determinant of one matrix.
+    fn determinant_of(size: usize, x: &[f64]) -> f64 {
         let mut y = [0.0];
         let pool = Pool::new(2);
         let exec = Exec::new(&pool, Isa::detect());
@@ -207,21 +211,21 @@ mod tests {
 
     #[test]
     fn at_the_edges() {
-        assert_eq!(of(2, &[0.0, 1.0, 1.0, 0.0]), -1.0);
-        assert_eq!(of(2, &[1.0, 2.0, 2.0, 4.0]), 0.0);
-        assert_eq!(of(2, &[0.0, 1.0, 0.0, f64::NAN]), 0.0);
-        assert!(of(2, &[0.0, 1.0, f64::NAN, 1.0]).is_nan());
-        assert!(of(2, &[1.0, f64::NAN, 1.0, 1.0]).is_nan());
+        assert_eq!(determinant_of(2, &[0.0, 1.0, 1.0, 0.0]), -1.0);
+        assert_eq!(determinant_of(2, &[1.0, 2.0, 2.0, 4.0]), 0.0);
+        assert_eq!(determinant_of(2, &[0.0, 1.0, 0.0, f64::NAN]), 0.0);
+        assert!(determinant_of(2, &[0.0, 1.0, f64::NAN, 1.0]).is_nan());
+        assert!(determinant_of(2, &[1.0, f64::NAN, 1.0, 1.0]).is_nan());
         let (tiny, large, small) = (f64::from_bits(1), 2f64.powi(1000), 2f64.powi(-1000));
-        assert_eq!(of(3, &[large, 0.0, 0.0, 0.0, large, 0.0, 0.0, 0.0, small]), large);
-        assert_eq!(of(2, &[tiny, 0.0, 0.0, large]), tiny * large);
-        assert_eq!(of(2, &[large, 0.0, 0.0, large]), f64::INFINITY);
-        assert_eq!(of(2, &[-tiny, 0.0, 0.0, tiny]), 0.0);
+        assert_eq!(determinant_of(3, &[large, 0.0, 0.0, 0.0, large, 0.0, 0.0, 0.0, small]), large);
+        assert_eq!(determinant_of(2, &[tiny, 0.0, 0.0, large]), tiny * large);
+        assert_eq!(determinant_of(2, &[large, 0.0, 0.0, large]), f64::INFINITY);
+        assert_eq!(determinant_of(2, &[-tiny, 0.0, 0.0, tiny]), 0.0);
     }
 
     #[test]
     fn threads_do_not_matter() {
-        // Large enough that rows are shared out.
+        // Large enough for several threads.
         let size = 200;
         let x: Vec<f32> = (0..size * size).map(|at| (at * 7919 % 101) as f32 / 101.0).collect();
         let found = [1, 2, 5].map(|threads| {

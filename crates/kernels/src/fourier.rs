@@ -1,11 +1,10 @@
 //! Discrete Fourier transforms of any length.
 //!
-//! Everything is computed in double precision and rounded once. Lengths whose prime factors are at
-//! most [`LARGEST_RADIX`] go through the stages of Stockham's form of the algorithm of Cooley and
-//! Tukey (An Algorithm for the Machine Calculation of Complex Fourier Series, 1965), which needs no
-//! reordering. Any other length becomes a convolution with a chirp, which is computed with
-//! transforms of a power of two (Bluestein, A Linear Filtering Approach to the Computation of
-//! Discrete Fourier Transform, 1970).
+//! All types are computed in double precision and rounded once. Lengths whose prime factors are at most
+//! [`LARGEST_RADIX`] go through the stages of Stockham's form of the algorithm of Cooley and Tukey ("An Algorithm for
+//! the Machine Calculation of Complex Fourier Series", 1965), which needs no reordering. Other lengths become a
+//! convolution with a chirp, computed by transforms of a power of two (Bluestein, "A Linear Filtering Approach to the
+//! Computation of Discrete Fourier Transform", 1970).
 
 use std::f64::consts::FRAC_PI_4;
 
@@ -15,67 +14,68 @@ use sardonyx_simd::number::Number;
 use sardonyx_simd::{Ended, Exec, Isa, Pool};
 use sardonyx_simd::{Level, Loop};
 
-/// Real and imaginary part.
+/// Complex number: real and imaginary part.
 type Complex = [f64; 2];
 
-/// Sums: largest prime factor that has stages of its own.
+/// Sums: largest prime factor with stages of its own.
 const LARGEST_RADIX: usize = 13;
 /// Limit: most factors of a length.
 const MAX_FACTORS: usize = 64;
 
-/// What is computed of each line.
+/// Length, direction and form of the transform of each line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spectrum {
-    /// Elements of the transform, at least 1. Lines are cut to it, or continued with zeros.
+    /// Length of the transform, at least 1. Longer lines are cut to it, shorter ones padded with zeros.
     pub length: usize,
-    /// From a spectrum to a signal, divided by the length.
+    /// Whether to transform from spectrum to signal, with a factor of `1 / length`.
     pub inverse: bool,
-    /// Whether only the first half of the spectrum is written, or read: `length / 2 + 1` elements.
-    /// The other half is that of a real signal.
+    /// Whether only the first half of the spectrum, `length / 2 + 1` elements, is written, or read if `inverse`. The
+    /// signal is real, so the other half is its conjugate.
     pub half: bool,
-    /// Whether elements of the input are pairs, real and imaginary part.
+    /// Whether elements of the input are pairs of real and imaginary part.
     pub complex: bool,
 }
 
 impl Spectrum {
+    /// Returns the number of elements that a line of the input has at most.
     fn inputs(&self) -> usize {
         if self.half && self.inverse { self.length / 2 + 1 } else { self.length }
     }
 
-    /// How many elements a line of the output has.
+    /// Returns the number of elements in a line of the output.
     pub fn outputs(&self) -> usize {
         if self.half && !self.inverse { self.length / 2 + 1 } else { self.length }
     }
 
-    /// Numbers of an element of the output: 2, or 1 of the signal of half a spectrum.
+    /// Returns the number of floats in an element of the output: 1 for a real signal, else 2.
     pub fn parts(&self) -> usize {
         if self.half && self.inverse { 1 } else { 2 }
     }
 
-    /// Bytes of scratch memory on so many threads; `None` when that overflows.
+    /// Returns the size of the scratch memory on `threads` threads, in bytes; `None` on overflow.
     pub fn scratch(&self, threads: usize) -> Option<usize> {
         Sizes::new(self.length)?.work.checked_mul(threads)?.checked_mul(size_of::<Complex>())
     }
 }
 
-/// Where lines lie: a grid of them. Distances are in elements, whether these are pairs or not.
+/// Layout of lines, which form a grid. Strides count elements, whether these are pairs or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Lines {
+    /// Number of lines along each axis of the grid.
     pub grid: [usize; 2],
-    /// Elements of a line of the input.
+    /// Elements in a line of the input.
     pub len: usize,
-    /// From a line of the input to the next along each axis of the grid, and from one of its
-    /// elements to the next.
+    /// Strides of the input: between lines along each axis of the grid, and between elements of a line.
     pub x: [usize; 3],
-    /// The same of the output.
+    /// Strides of the output: between lines along each axis of the grid, and between elements of a line.
     pub y: [usize; 3],
 }
 
-/// Transforms lines of `x`, each multiplied with `window` first, into lines of `y`.
+/// Transforms lines of `x`, each scaled by `window` first, into lines of `y`.
 ///
 /// # Panics
 ///
-/// If the tables are for another length, or lines are outside of the memory.
+/// If the tables are for another length, or lines exceed `x` or `y`.
 pub fn transform<T: Number>(
     exec: &Exec<'_>,
     tables: &Tables,
@@ -131,8 +131,8 @@ pub fn transform<T: Number>(
     })
 }
 
-/// Fills in the second half of the spectrum of a real signal. The elements that have no twin are
-/// real.
+/// Fills the second half of the spectrum of a real signal with conjugates of the first. Elements without a counterpart
+/// become real.
 fn mirror(values: &mut [Complex]) {
     let n = values.len();
     values[0][1] = 0.0;
@@ -145,7 +145,7 @@ fn mirror(values: &mut [Complex]) {
     }
 }
 
-/// The factors of a length.
+/// Factors of a length, in the order of the stages.
 #[derive(Clone, Copy, Debug)]
 struct Factors {
     list: [u8; MAX_FACTORS],
@@ -153,8 +153,8 @@ struct Factors {
 }
 
 impl Factors {
-    /// `None` if there are larger ones.
-    fn of(mut n: usize) -> Option<Factors> {
+    /// Factors `n`; `None` if a prime factor exceeds [`LARGEST_RADIX`].
+    fn from_length(mut n: usize) -> Option<Factors> {
         let mut factors = Factors { list: [0; MAX_FACTORS], count: 0 };
         for radix in [4, 2, 3, 5, 7, 11, LARGEST_RADIX] {
             while n.is_multiple_of(radix) {
@@ -166,51 +166,56 @@ impl Factors {
         (n == 1).then_some(factors)
     }
 
+    /// Returns the factors in order.
     fn radixes(&self) -> impl Iterator<Item = usize> {
         self.list[..self.count].iter().map(|radix| usize::from(*radix))
     }
 }
 
-/// How much memory a length needs, in complex numbers.
+/// Sizes of the memory for a length, in complex numbers.
 struct Sizes {
-    /// The length of the transforms that are computed in stages.
+    /// Length of the transforms that are computed in stages.
     staged: usize,
+    /// Factors of `staged`.
     factors: Factors,
+    /// Length of all tables.
     tables: usize,
-    /// The values of a line, and what is between.
+    /// Length of the scratch memory of a line: its values and intermediate results.
     work: usize,
 }
 
 impl Sizes {
+    /// Computes the sizes for a length; `None` on overflow.
     fn new(length: usize) -> Option<Sizes> {
         assert!(length > 0, "a transform of nothing");
-        if let Some(factors) = Factors::of(length) {
+        if let Some(factors) = Factors::from_length(length) {
             let work = length.checked_mul(2)?;
             return Some(Sizes { staged: length, factors, tables: length, work });
         }
         let staged = length.checked_mul(2)?.checked_next_power_of_two()?;
-        let factors = Factors::of(staged)?;
-        // Roots, the spectrum of the filter, and the chirp.
+        let factors = Factors::from_length(staged)?;
+        // Roots, spectrum of the filter, and chirp.
         let tables = staged.checked_mul(2)?.checked_add(length)?;
         let work = staged.checked_mul(2)?.checked_add(length)?;
         Some(Sizes { staged, factors, tables, work })
     }
 }
 
-/// What transforms of one length read besides the signal. It takes longer to compute than a
-/// transform, so it is made once for many.
+/// Tables for transforms of one length. They take longer to compute than a transform, so callers keep them.
 #[derive(Debug)]
 pub struct Tables {
     length: usize,
     factors: Factors,
+    /// Roots of unity `exp(-2 pi i k / staged)`.
     roots: Vec<Complex>,
-    /// Empty where the length itself has stages.
+    /// Chirp of Bluestein's form; empty if the length itself has stages.
     chirp: Vec<Complex>,
+    /// Spectrum of the filter that the chirp is convolved with.
     filter: Vec<Complex>,
 }
 
 impl Tables {
-    /// Bytes of the tables of a length; `None` when that overflows.
+    /// Returns the size of the tables for a length, in bytes; `None` on overflow.
     ///
     /// # Panics
     ///
@@ -219,11 +224,11 @@ impl Tables {
         Sizes::new(length)?.tables.checked_mul(size_of::<Complex>())
     }
 
-    /// The tables of a length; `None` if there is no memory for them.
+    /// Computes the tables for a length; `None` if memory cannot be allocated.
     ///
     /// # Errors
     ///
-    /// The work ended before it was done.
+    /// If the run is cancelled.
     ///
     /// # Panics
     ///
@@ -239,19 +244,19 @@ impl Tables {
         Ok(Some(tables))
     }
 
-    /// Tables without the filter, and the impulse response that becomes the filter in the stages of
-    /// the tables; an empty one where the length itself has stages. `None` if there is no memory.
+    /// Computes the tables without the filter, and the filter's impulse response, whose transform is the filter; it is
+    /// empty if the length itself has stages. `None` if memory cannot be allocated.
     fn with_room(length: usize) -> Option<(Tables, Vec<Complex>)> {
         let Sizes { staged, factors, .. } = Sizes::new(length)?;
         let n = staged as u128;
-        let roots = filled((0..staged).map(|k| root(k as u128, n)))?;
+        let roots = collect_exact((0..staged).map(|k| root(k as u128, n)))?;
         let mut tables = Tables { length, factors, roots, chirp: Vec::new(), filter: Vec::new() };
         if staged == length {
             return Some((tables, Vec::new()));
         }
         let n = 2 * length as u128;
-        let chirp = filled((0..length).map(|j| root((j as u128).pow(2) % n, n)))?;
-        let mut filter = filled(std::iter::repeat_n([0.0; 2], staged))?;
+        let chirp = collect_exact((0..length).map(|j| root((j as u128).pow(2) % n, n)))?;
+        let mut filter = collect_exact(std::iter::repeat_n([0.0; 2], staged))?;
         for (j, [re, im]) in chirp.iter().enumerate() {
             filter[j] = [*re, -*im];
             filter[(staged - j) % staged] = [*re, -*im];
@@ -260,7 +265,7 @@ impl Tables {
         Some((tables, filter))
     }
 
-    /// The transform of a line in place.
+    /// Transforms a line in place.
     fn run(
         &self,
         level: Level,
@@ -268,7 +273,7 @@ impl Tables {
         values: &mut [Complex],
         work: &mut [Complex],
     ) -> Result<(), Ended> {
-        // The inverse is the transform with the parts exchanged, before and after.
+        // The inverse is the transform with real and imaginary part exchanged, before and after.
         if inverse {
             values.iter_mut().for_each(|[re, im]| std::mem::swap(re, im));
         }
@@ -286,7 +291,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Bluestein's form.
+    /// Transforms a line by Bluestein's form: a convolution with the chirp.
     fn convolve(
         &self,
         level: Level,
@@ -312,7 +317,7 @@ impl Tables {
         Ok(())
     }
 
-    /// The transform of the length of the roots. The result is where the values were.
+    /// Transforms as many values as there are roots, in place, stage by stage.
     fn stages(
         &self,
         level: Level,
@@ -328,25 +333,25 @@ impl Tables {
             done *= radix;
         }
         if !self.factors.count.is_multiple_of(2) {
-            // `to` is where the values were.
+            // After an odd number of stages the result is in `work`, and `to` is `values`.
             to.copy_from_slice(from);
         }
         Ok(())
     }
 }
 
-/// A list of these elements; `None` if there is no memory for it.
-fn filled(elements: impl ExactSizeIterator<Item = Complex>) -> Option<Vec<Complex>> {
+/// Collects the elements; `None` if memory cannot be allocated.
+fn collect_exact(elements: impl ExactSizeIterator<Item = Complex>) -> Option<Vec<Complex>> {
     let mut list = Vec::new();
     list.try_reserve_exact(elements.len()).ok()?;
     list.extend(elements);
     Some(list)
 }
 
-/// One stage: transforms of `radix` elements, `done` of them side by side, times roots.
+/// Loop of one stage: transforms of `radix` elements, `done` of them side by side, times roots.
 struct Stage<'a> {
     radix: usize,
-    /// The product of the radixes of the stages before.
+    /// Product of the radixes of earlier stages.
     done: usize,
     roots: &'a [Complex],
     from: &'a mut [Complex],
@@ -354,7 +359,7 @@ struct Stage<'a> {
 }
 
 impl<'a> Loop for Stage<'a> {
-    /// The result, and what was read.
+    /// The buffer with the result, then the other one.
     type Out = (&'a mut [Complex], &'a mut [Complex]);
 
     #[inline(always)]
@@ -372,16 +377,17 @@ impl<'a> Loop for Stage<'a> {
                     minus(even[1], rotated),
                 ]
             }),
-            3 => stage::<3>(done, roots, from, to, sums),
-            5 => stage::<5>(done, roots, from, to, sums),
-            7 => stage::<7>(done, roots, from, to, sums),
-            11 => stage::<11>(done, roots, from, to, sums),
-            _ => stage::<LARGEST_RADIX>(done, roots, from, to, sums),
+            3 => stage::<3>(done, roots, from, to, butterfly_sums),
+            5 => stage::<5>(done, roots, from, to, butterfly_sums),
+            7 => stage::<7>(done, roots, from, to, butterfly_sums),
+            11 => stage::<11>(done, roots, from, to, butterfly_sums),
+            _ => stage::<LARGEST_RADIX>(done, roots, from, to, butterfly_sums),
         }
         (to, from)
     }
 }
 
+/// Computes a stage of radix `R` with `butterfly` for the transforms of `R` elements.
 #[inline(always)]
 fn stage<const R: usize>(
     done: usize,
@@ -406,9 +412,9 @@ fn stage<const R: usize>(
     }
 }
 
-/// A transform of a few elements after its definition.
+/// Transforms a few elements by the definition.
 #[inline(always)]
-fn sums<const R: usize>(values: [Complex; R], roots: &[Complex; R]) -> [Complex; R] {
+fn butterfly_sums<const R: usize>(values: [Complex; R], roots: &[Complex; R]) -> [Complex; R] {
     std::array::from_fn(|t| {
         let products = (0..R).map(|k| times(values[k], roots[k * t % R]));
         products.fold([0.0; 2], plus)
@@ -430,8 +436,8 @@ fn times(a: Complex, b: Complex) -> Complex {
     [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]]
 }
 
-/// `exp(-2 pi i k / n)`. Sines and cosines are taken of at most an eighth of a turn, so those that
-/// are 0, 1, or of the same size, are exactly so.
+/// Computes `exp(-2 pi i k / n)`. Takes sines and cosines of at most an eighth of a turn, so that those that are 0, 1
+/// or equal are so exactly.
 fn root(k: u128, n: u128) -> Complex {
     let (eighth, rest) = (8 * k / n % 8, 8 * k % n);
     let angle = |rest: u128| rest as f64 / n as f64 * FRAC_PI_4;
@@ -457,7 +463,7 @@ mod tests {
         (0..n).map(|i| ((i * by + 7) % 1009) as f64 / 504.0 - 1.0).collect()
     }
 
-    /// After the definition. `x` has pairs.
+    /// Transforms by the definition. `x` has pairs.
     fn naive(x: &[f64], n: usize, inverse: bool) -> Vec<f64> {
         let mut y = vec![0.0; 2 * n];
         for k in 0..n {

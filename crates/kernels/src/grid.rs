@@ -1,8 +1,8 @@
-//! Images read at the places that a grid names.
+//! Images sampled at the places of a grid.
 //!
-//! The one idea: whatever the number of axes and the way of interpolating, what is read at a place
-//! is a weighted sum of a few elements, and the same sum for all channels. So the elements and
-//! weights of a block of places are listed once, and then each channel is read.
+//! For any number of axes and each interpolation, a sample is a weighted sum of a few elements, with the same elements
+//! and weights for all channels. So the elements and weights of a block of places are listed once, and then each
+//! channel is read.
 
 use crate::copy::{NOWHERE, Plain};
 use crate::resize::cubic_weight;
@@ -12,28 +12,29 @@ use sardonyx_simd::chunks::{Shared, ranges, rows};
 use sardonyx_simd::number::{Math, Number};
 use sardonyx_simd::{Ended, Exec};
 
-/// What is read outside of an image.
+/// Values outside an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
     Zero,
     /// The nearest element.
     Border,
-    /// The image, turned around at the border as often as it takes.
+    /// The image mirrored at its borders, as often as necessary.
     Reflection,
 }
 
-/// How elements make up what is between them.
+/// Interpolation between elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Between {
-    /// The nearest element, of two the one with the even index.
+    /// The nearest element; of two, the one with the even index.
     Nearest,
+    /// Linear along each axis.
     Linear,
-    /// By [`cubic_weight`] with parameter -0.75.
+    /// Cubic convolution along each axis, by [`cubic_weight`] with parameter -0.75.
     Cubic,
 }
 
 impl Between {
-    /// Elements that are read along an axis.
+    /// Returns the number of elements read along an axis.
     const fn taps(self) -> usize {
         match self {
             Between::Nearest => 1,
@@ -42,7 +43,7 @@ impl Between {
         }
     }
 
-    /// Elements that are read for a place in an image of that many axes; `None` for more than
+    /// Returns the number of elements read for a place in an image of `axes` axes; `None` for more than
     /// [`MOST_ELEMENTS`].
     pub fn elements(self, axes: usize) -> Option<usize> {
         let elements = self.taps().checked_pow(u32::try_from(axes).ok()?)?;
@@ -50,24 +51,24 @@ impl Between {
     }
 }
 
-/// The parameter of the cubic.
+/// Value: parameter of the cubic convolution.
 const KEYS: f64 = -0.75;
 
-/// Limit: most elements that are read for a place.
+/// Limit: most elements read for a place.
 pub const MOST_ELEMENTS: usize = 1 << 16;
 
-/// How images are read.
+/// Interpolation, borders and coordinates of a sampling.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     pub between: Between,
     pub outside: Outside,
-    /// Whether -1 and 1 are the centres of the first and the last element, not their outer sides.
+    /// Whether -1 and 1 are the centres of the first and last element, not their outer sides.
     pub align_corners: bool,
 }
 
 impl Reading {
-    /// The element coordinate along an axis of `len` elements for one that goes from -1 to 1. It is
-    /// computed in the type of the grid, whose rounding decides between two nearest elements.
+    /// Converts a coordinate between -1 and 1 to one of elements, along an axis of `len` elements. Computes in the type
+    /// of the grid, whose rounding decides between two nearest elements.
     #[inline]
     fn coordinate<R: Math>(&self, len: usize, place: R) -> f64 {
         let (len, half) = (len as f64, R::from_f64(0.5));
@@ -82,23 +83,23 @@ impl Reading {
             Between::Linear | Between::Cubic => place.to_f64(),
         };
         let [low, high] = if self.align_corners { [0.0, len - 1.0] } else { [-0.5, len - 0.5] };
-        // What is no number stays so.
+        // Comparisons with NaN are false: NaN stays.
         let is_outside = place < low || place > high;
         match self.outside {
             Outside::Border if is_outside => place.clamp(0.0, (len - 1.0).max(0.0)),
-            Outside::Reflection if is_outside => R::from_f64(reflected(place, low, high)).to_f64(),
+            Outside::Reflection if is_outside => R::from_f64(reflect(place, low, high)).to_f64(),
             _ => place,
         }
     }
 
-    /// The element that stands at an index of an axis of `len` elements, which may be outside.
+    /// Maps an index, perhaps outside the axis, to the element read there; `None` for 0.
     #[inline]
     fn element(&self, index: i64, len: usize) -> Option<usize> {
         let (last, index) = (len as i128 - 1, i128::from(index));
         let inside = match self.outside {
             Outside::Zero => Some(index).filter(|index| (0..=last).contains(index))?,
             Outside::Border => index.clamp(0, last),
-            // The first elements are those of an image and of its reflection, one after the other.
+            // `at` and `2 * last - at` are mirror images.
             Outside::Reflection if self.align_corners => {
                 let index = index.rem_euclid((2 * last).max(1));
                 index.min(2 * last - index)
@@ -111,7 +112,7 @@ impl Reading {
         Some(inside as usize)
     }
 
-    /// The elements along an axis that make up what is at a coordinate, and their weights.
+    /// Returns the elements along an axis that make up the value at a coordinate, and their weights.
     #[inline]
     fn taps<R: Math>(&self, len: usize, coordinate: f64) -> [(Option<usize>, R); 4] {
         let floor = coordinate.floor();
@@ -132,7 +133,7 @@ impl Reading {
         }
     }
 
-    /// Lists the elements of an image that make up what is at a place, and their weights.
+    /// Lists the elements of an image that make up the value at a place, and their weights.
     fn list<R: Math>(
         &self,
         sizes: &[usize],
@@ -144,7 +145,7 @@ impl Reading {
         let (mut count, taps) = (1, self.between.taps());
         for (len, coordinate) in sizes.iter().zip(place) {
             let along = self.taps::<R>(*len, *coordinate);
-            // From behind, so that each of the first `count` is read before it is replaced.
+            // From the end, so that each of the first `count` entries is read before it is replaced.
             for at in (0..count).rev() {
                 let (element, weight) = (elements[at], weights[at]);
                 for (tap, (along, part)) in along[..taps].iter().enumerate() {
@@ -162,8 +163,8 @@ impl Reading {
     }
 }
 
-/// A place outside of `low..high`, reflected at the borders until it is inside.
-fn reflected(place: f64, low: f64, high: f64) -> f64 {
+/// Mirrors a place outside `low..high` at the borders until it is inside.
+fn reflect(place: f64, low: f64, high: f64) -> f64 {
     let range = high - low;
     if range <= 0.0 {
         return low;
@@ -176,8 +177,8 @@ fn reflected(place: f64, low: f64, high: f64) -> f64 {
     if is_below == is_odd { high - rest } else { low + rest }
 }
 
-/// Turns the places of a grid into coordinates of elements of images of those sizes: `[.., axes]`
-/// with the last axis first becomes `[.., axes]` with the first axis first.
+/// Converts the places of a grid, `[.., axes]` with the last axis first, to coordinates of elements, `[.., axes]` with
+/// the first axis first, in images of the given sizes.
 ///
 /// # Panics
 ///
@@ -201,7 +202,7 @@ pub fn coordinates<G: Number>(
     })
 }
 
-/// The element at each place, counted within an image, or [`NOWHERE`].
+/// Finds the element nearest to each place: its index within an image, or [`NOWHERE`].
 ///
 /// # Panics
 ///
@@ -224,7 +225,7 @@ pub fn nearest(
         for (element, place) in elements.iter_mut().zip(places) {
             let along = sizes.iter().zip(place);
             let found = along.clone().try_fold(0, |element, (len, coordinate)| {
-                // A coordinate beyond the integers is beyond the image.
+                // A coordinate beyond the range of integers saturates, which is outside the image, too.
                 Some(element * len + how.element(*coordinate as i64, *len)?)
             });
             *element = found.unwrap_or(NOWHERE);
@@ -232,13 +233,12 @@ pub fn nearest(
     })
 }
 
-/// Reads each channel of each image at the elements listed for the image: `y[n, c, p] = x[n, c,
-/// elements[n, p]]`, or the default value for [`NOWHERE`]. `dims` are images, channels, elements of
-/// a channel and places.
+/// Reads each channel of each image at listed elements: `y[n, c, p] = x[n, c, elements[n, p]]`, or the default value
+/// for [`NOWHERE`]. The dims are images, channels, elements of a channel, and places.
 ///
 /// # Panics
 ///
-/// If lengths do not fit, or an element is outside.
+/// If lengths do not fit, or an index is out of range.
 pub fn read_elements<T: Plain>(
     pool: &Pool,
     [images, channels, image, places]: [usize; 4],
@@ -263,16 +263,15 @@ pub fn read_elements<T: Plain>(
     })
 }
 
-/// Cache: elements and weights that are listed at a time, if one place has not more.
+/// Cache: elements and weights listed at a time, unless one place has more.
 const LISTED: usize = 1024;
 
-/// Reads each channel of each image at the coordinates for the image. `x` is `[images, channels,
-/// sizes..]`, `places` `[images, places, axes]`, `y` `[images, channels, places]`.
+/// Samples each channel of each image at coordinates: `x` is `[images, channels, sizes..]`, `places` is `[images,
+/// places, axes]`, and `y` is `[images, channels, places]`.
 ///
 /// # Panics
 ///
-/// If lengths do not fit, an image has no element, or a place is made up of more than
-/// [`MOST_ELEMENTS`].
+/// If lengths do not fit, an image has no elements, or a place reads more than [`MOST_ELEMENTS`].
 pub fn read_between<R: Math + AnyBits>(
     exec: &Exec<'_>,
     how: Reading,
@@ -309,11 +308,11 @@ pub fn read_between<R: Math + AnyBits>(
                     let lists = || elements.chunks_exact(taps).zip(weights.chunks_exact(taps));
                     for c in n * channels..(n + 1) * channels {
                         let x = &x[c * image..][..image];
-                        // SAFETY: blocks of places are disjoint, and each is read by one thread,
-                        // which holds one channel of it at a time.
+                        // SAFETY: blocks of places are disjoint, each is sampled by one thread, and one channel of it
+                        // is borrowed at a time.
                         let y = unsafe { shared.part(c * count + first, len) };
                         for (y, (elements, weights)) in y.iter_mut().zip(lists()) {
-                            *y = weighted(x, elements, weights);
+                            *y = sum_weighted(x, elements, weights);
                         }
                     }
                 }
@@ -322,9 +321,9 @@ pub fn read_between<R: Math + AnyBits>(
     })
 }
 
-/// The sum of elements with weights. [`NOWHERE`] counts as zero.
+/// Sums weighted elements. [`NOWHERE`] counts as 0.
 #[inline]
-fn weighted<R: Math>(x: &[R], elements: &[usize], weights: &[R]) -> R {
+fn sum_weighted<R: Math>(x: &[R], elements: &[usize], weights: &[R]) -> R {
     elements.iter().zip(weights).fold(R::ZERO, |sum, (element, weight)| match x.get(*element) {
         Some(x) => sum.add(weight.mul(*x)),
         None => sum,
@@ -338,8 +337,7 @@ mod tests {
 
     const WAYS: [Outside; 3] = [Outside::Zero, Outside::Border, Outside::Reflection];
 
-    /// The value at a coordinate along one axis after the other, the first one last, each index
-    /// brought inside step by step.
+    /// Interpolates at a place, axis by axis, mapping each index into the image step by step.
     fn naive(how: Reading, sizes: &[usize], x: &[f64], place: &[f64]) -> f64 {
         let (Some((len, sizes)), Some((at, place))) = (sizes.split_first(), place.split_first())
         else {
@@ -379,7 +377,7 @@ mod tests {
         }
     }
 
-    /// Coordinates as the definition has them; by mirrors, one after the other.
+    /// Computes a coordinate by the definition, one reflection after the other.
     fn place(how: Reading, len: usize, at: f64) -> f64 {
         let len = len as f64;
         let (mut at, [low, high]) = if how.align_corners {
@@ -403,11 +401,12 @@ mod tests {
         if is_outside && how.outside == Outside::Border { at.clamp(0.0, len - 1.0) } else { at }
     }
 
+    /// Compares sampling of all channels with [`naive`].
     fn check(how: Reading, images: usize, channels: usize, sizes: &[usize], count: usize) {
         let (image, axes) = (sizes.iter().product::<usize>(), sizes.len());
         let number = |at: usize| (at * 29 % 31) as f64 / 4.0 - 3.0;
         let x: Vec<f64> = (0..images * channels * image).map(number).collect();
-        // Multiples of an eighth: what is computed of them is exact.
+        // Multiples of 1/8, so that results are exact.
         let grid: Vec<f64> =
             (0..images * count * axes).map(|at| (at * 7 % 41) as f64 / 8.0 - 2.5).collect();
         let mut places = vec![0.0; grid.len()];

@@ -1,27 +1,25 @@
-//! The loops of Sardonyx: matrix products, convolution and the threads they run on. No ONNX in it.
+//! Loops of operators, without ONNX: attention, pooling, normalization, copies, classical machine learning and more.
+//! Matrix products, convolution and elementwise loops are re-exported.
 //!
 //! No stability: names and signatures change with any release. Use the crate `sardonyx`.
 //!
-//! Kernels write into buffers they are given, know no operator names and allocate nothing per call
-//! once their scratch memory has grown to the sizes in use. Three rules hold everywhere:
+//! Kernels write into buffers of the caller, know no operator names, and do not allocate per call once their scratch
+//! memory has grown to the sizes in use. These rules hold everywhere:
 //!
-//! - **One body, three instruction sets.** A kernel is written once over a small SIMD trait and
-//!   compiled for AVX-512, AVX2 with FMA, and whatever the target guarantees. [`Isa`] picks one at
-//!   run time; tests run all of them.
-//! - **The same bits for any number of threads.** Work is cut along outputs only. No sum is ever
-//!   split by thread count.
-//! - **A naive twin.** Every fast kernel has a plain loop beside it that says what it must compute;
-//!   tests compare them.
-//! - **A family is a feature.** Loops that only the operators of one family run are compiled with
-//!   the feature of that family; all are by default.
-//! - **Kernels end early by returning.** A kernel that shares its work between threads, or works
-//!   for long, returns [`Ended`] when [`Pool::until`] says so. Its outputs then hold any values and
-//!   are not read.
+//! - **One body for all instruction sets.** A kernel is written once over a small SIMD trait and compiled for AVX-512,
+//!   AVX2 with FMA, and the baseline of the target. [`Isa`] selects one at run time; tests run all of them.
+//! - **The same bits for any number of threads.** Work is divided along outputs only. No sum depends on the number of
+//!   threads.
+//! - **A naive twin.** Each fast kernel has a plain loop beside it that defines its result; tests compare them.
+//! - **A family is a feature.** Loops used only by the operators of one family are compiled with the feature of that
+//!   family; all features are on by default.
+//! - **Kernels stop by returning.** A kernel that divides its work between threads, or runs long, returns [`Ended`]
+//!   once [`Pool::until`] cancels it. Its outputs are then unspecified, and callers do not read them.
 
-// SIMD loads and stores, scratch memory shared between threads and masked edges need raw pointers.
-// All of that is kept behind safe functions that check sizes first.
+// SIMD loads and stores, scratch memory shared between threads and masked edges need raw pointers. All of that is
+// behind safe functions that check sizes first.
 #![allow(unsafe_code)]
-// Loops that several families share.
+// Without some families, loops shared with them have no callers.
 #![cfg_attr(not(feature = "default"), allow(dead_code))]
 
 #[macro_use]
@@ -38,7 +36,7 @@ pub mod cumulative;
 #[cfg(feature = "vision")]
 pub mod deform;
 pub mod determinant;
-// Of kernels of all families.
+// Tests kernels of all families.
 #[cfg(test)]
 #[cfg(feature = "default")]
 mod ending_tests;
@@ -61,7 +59,7 @@ pub mod random;
 #[cfg(feature = "recurrent")]
 pub mod recurrent;
 pub mod reduce;
-// Converts features as well.
+// Used by the conversion of features, too.
 #[cfg(any(feature = "ml", feature = "vision"))]
 pub mod resize;
 #[cfg(feature = "vision")]

@@ -1,34 +1,35 @@
-//! Losses of classifiers: of each element minus the score of the class that is right.
+//! Losses of classifiers: the negated score of the correct class, for each element.
 
 use sardonyx_simd::number::{Arith, Number};
 
-/// Scores of classes, and which class is right.
+/// Scores of classes, and the labels of the correct classes.
 #[derive(Debug)]
 pub struct Scored<'a, T, L> {
     pub scores: &'a [T],
-    /// Elements of the scores before, along and after the axis of classes.
+    /// Sizes of the scores before, along and after the axis of classes.
     pub split: [usize; 3],
-    /// For each element of the other axes.
+    /// Labels of all positions on the other axes.
     pub labels: &'a [L],
-    /// By class: what its losses count.
+    /// Weight of each class.
     pub weights: Option<&'a [T]>,
-    /// The label of elements that do not count.
+    /// Label of positions without a loss.
     pub ignored: Option<i64>,
 }
 
-/// A label that is no class: where it lies, and what it is.
+/// A label that is neither a class nor ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Position of the label.
 pub struct NoClass {
     pub at: usize,
     pub label: i64,
 }
 
 impl<T: Number, L: Copy + Into<i64>> Scored<'_, T, L> {
-    /// Calls a function with each loss, weighted, and with its weight.
+    /// Calls `with` for each position with its index, its weighted loss, and its weight.
     ///
     /// # Errors
     ///
-    /// The first label that is neither a class nor ignored.
+    /// Returns the first label that is neither a class nor ignored.
     pub fn each(&self, mut with: impl FnMut(usize, T::Real, T::Real)) -> Result<(), NoClass> {
         let [_, classes, after] = self.split;
         for (at, label) in self.labels.iter().enumerate() {
@@ -52,20 +53,20 @@ impl<T: Number, L: Copy + Into<i64>> Scored<'_, T, L> {
         Ok(())
     }
 
-    /// Each loss.
+    /// Writes the loss of each position.
     ///
     /// # Errors
     ///
-    /// As [`Scored::each`].
+    /// Returns the first label that is neither a class nor ignored.
     pub fn losses(&self, out: &mut [T]) -> Result<(), NoClass> {
         self.each(|at, loss, _| out[at] = T::from_real(loss))
     }
 
-    /// The sum of all losses, and that of their weights.
+    /// Sums all losses, and their weights.
     ///
     /// # Errors
     ///
-    /// As [`Scored::each`].
+    /// Returns the first label that is neither a class nor ignored.
     pub fn sums(&self) -> Result<[f64; 2], NoClass> {
         let mut sums = [0.0; 2];
         self.each(|_, loss, weight| {

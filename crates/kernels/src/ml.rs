@@ -1,8 +1,8 @@
-//! Loops of models that are no networks: features that are scaled or replaced, scores of classes
-//! and what becomes of them, support vectors.
+//! Loops of classical machine learning: scaled and imputed features, scores of classes and their transforms, support
+//! vectors.
 //!
-//! The idea to know: floats are computed in their own type, integers in f64. Scores stay in that
-//! type up to the end, so that the class is found before anything is rounded to f32.
+//! Floats are computed in their own type, integers in f64. Scores stay in that type up to the end, so that the best
+//! class is found before scores are rounded to f32.
 
 mod svm;
 
@@ -16,7 +16,7 @@ use sardonyx_simd::{Ended, Level, Loop};
 
 pub use svm::{KernelFunction, Pairs, Sigmoids, couple, decide, pair_count, similarities, weigh};
 
-/// What the elements of a row are divided by.
+/// Norm by which rows are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowNorm {
     /// The largest absolute value.
@@ -27,31 +27,31 @@ pub enum RowNorm {
     L2,
 }
 
-/// What becomes of scores.
+/// Transform of scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostTransform {
-    /// They stay.
+    /// Scores stay.
     None,
-    /// `exp(x) / sum(exp(x))` by row.
+    /// Softmax of each row.
     Softmax,
     /// `1 / (1 + exp(-x))`.
     Logistic,
-    /// As [`PostTransform::Softmax`], but a score next to 0 stays next to 0.
+    /// Like [`PostTransform::Softmax`], but scores within 1e-7 of 0 are multiplied by `exp(-max)`, so that 0 stays 0.
     SoftmaxZero,
-    /// The quantile of the normal distribution.
+    /// Quantile of the normal distribution.
     Probit,
 }
 
 impl PostTransform {
-    /// Whether a greater score stays the greater one. Such scores are best compared before the
-    /// transform: after it, different ones may have been rounded to the same number.
+    /// Whether the transform is monotonic. Then scores are best compared before it: it may round different scores to
+    /// equal ones.
     pub fn keeps_order(self) -> bool {
         matches!(self, PostTransform::None | PostTransform::Softmax | PostTransform::Logistic)
     }
 }
 
-/// `y = (x - offset) * factor` by rows of `features` elements, where offsets and factors are
-/// numbers for each feature, or one for all.
+/// Scales features: `y = (x - offset) * factor`, by rows of `features` elements. Offsets and factors have an element
+/// for each feature, or one for all.
 ///
 /// # Panics
 ///
@@ -78,7 +78,7 @@ pub fn scale<T: Number>(
     })
 }
 
-/// Rows of `width` elements divided by their norm, or by 1e-30 if that is greater.
+/// Divides rows of `width` elements by their norm, or by 1e-30 if the norm is smaller.
 ///
 /// # Panics
 ///
@@ -108,7 +108,7 @@ pub fn normalize<T: Number>(
     })
 }
 
-/// 1 where an element is above the threshold, else 0.
+/// Writes 1 for elements above the threshold and 0 for others.
 ///
 /// # Panics
 ///
@@ -128,8 +128,8 @@ pub fn binarize<T: Number>(
     })
 }
 
-/// `x` with the number of its feature in place of each `missing` element, which may be NaN. There
-/// are numbers for each of the `features` of a row, or one for all.
+/// Replaces each `missing` element, which may be NaN, by the number of its feature. `numbers` has an element for each
+/// of the `features` of a row, or one for all.
 ///
 /// # Panics
 ///
@@ -157,7 +157,7 @@ pub fn impute<T: Number>(
     })
 }
 
-/// A function of each element, by as many threads as `work` per element is worth.
+/// Writes `function` of each element. `work` is the cost of one call, in elementary operations.
 ///
 /// # Panics
 ///
@@ -177,7 +177,7 @@ pub fn map<T: Sync, O: Send>(
     })
 }
 
-/// A function of the position of each output, by as many threads as `work` per element is worth.
+/// Writes `function` of the index of each output. `work` is the cost of one call, in elementary operations.
 pub fn fill<O: Send>(
     pool: &Pool,
     work: usize,
@@ -191,12 +191,12 @@ pub fn fill<O: Send>(
     })
 }
 
-/// Zeros but for a 1 in each row of `width` elements, at the place that `places` has for it. A row
-/// whose place is outside has none.
+/// Encodes each row of `width` elements as zeros with a 1 at its index in `places`. An index out of range gives only
+/// zeros.
 ///
 /// # Panics
 ///
-/// If there is not one place per row.
+/// If there is not one index per row.
 pub fn one_hot(pool: &Pool, width: usize, places: &[u32], y: &mut [f32]) -> Result<(), Ended> {
     assert_eq!(y.len(), places.len() * width, "one place per row");
     rows(pool, y, width, width, |first, y| {
@@ -209,11 +209,11 @@ pub fn one_hot(pool: &Pool, width: usize, places: &[u32], y: &mut [f32]) -> Resu
     })
 }
 
-/// `y[i] = table[places[i]]`.
+/// Looks up table entries: `y[i] = table[places[i]]`.
 ///
 /// # Panics
 ///
-/// If there is not one place per output, or a place is outside.
+/// If there is not one index per output, or an index is out of range.
 pub fn look_up<T: Copy + Send + Sync>(
     pool: &Pool,
     table: &[T],
@@ -223,8 +223,8 @@ pub fn look_up<T: Copy + Send + Sync>(
     map(pool, 2, places, y, |place| table[*place as usize])
 }
 
-/// The columns of features that go to rows of `width` floats, from column `at` on: as many of those
-/// `[rows, columns]` as there are, and zeros up to `count`.
+/// Copies columns of features, `[rows, columns]`, into columns `at..at + count` of output rows of `width` floats;
+/// `count - columns` columns are filled with zeros if there are fewer, and excess features are left out.
 ///
 /// # Panics
 ///
@@ -248,10 +248,10 @@ pub fn place_columns<T: Number>(
     })
 }
 
-/// The types that scores are computed in: f32 and f64.
+/// Types in which scores are computed: f32 and f64.
 pub trait Score: Math {
-    /// `y = x w^T + bias`, where `x` has dims `[rows, features]`, `w` has dims `[sums, features]`
-    /// and row i of the result is `y[i * pitch..][..sums]`.
+    /// Computes weighted sums: `y = x w^T + bias`. `x` has dims `[rows, features]`, `w` has dims `[sums, features]`,
+    /// and row `i` of the result is `y[i * pitch..][..sums]`.
     ///
     /// # Panics
     ///
@@ -265,21 +265,23 @@ pub trait Score: Math {
         y: &mut [Self],
     ) -> Result<(), Ended>;
 
-    /// The most bytes of scratch memory that [`Score::sums`] takes for such operands.
+    /// Returns the most bytes of scratch memory that [`Score::sums`] uses for such operands.
     fn sums_scratch(exec: &Exec<'_>, sizes: Sums, x: &[Self], w: &[Self]) -> usize;
 }
 
-/// The sizes of weighted sums of features.
+/// Sizes of weighted sums of features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sums {
     pub rows: usize,
     pub features: usize,
+    /// Number of sums of a row.
     pub sums: usize,
-    /// From row to row of the result.
+    /// Row stride of the result.
     pub pitch: usize,
 }
 
 impl Sums {
+    /// Returns both operands as matrices.
     fn operands<'a, T: Copy>(&self, x: &'a [T], w: &'a [T]) -> [MatRef<'a, T>; 2] {
         [
             MatRef::row_major(x, self.rows, self.features),
@@ -322,7 +324,7 @@ impl Score for f64 {
         gemm_generic(exec, 1.0, x, w, Some((1.0, bias)), y, sizes.pitch)
     }
 
-    /// Tiles of each thread only, whatever the sizes.
+    /// Returns 0: only the tiles of each thread are used, for all sizes.
     fn sums_scratch(_: &Exec<'_>, _: Sums, _: &[f64], _: &[f64]) -> usize {
         0
     }
@@ -348,7 +350,7 @@ pub fn post_transform<T: Math>(
     })
 }
 
-/// The same by one thread.
+/// Transforms rows of `width` scores on the calling thread.
 pub(crate) fn transform_rows<T: Math>(
     level: Level,
     how: PostTransform,
@@ -358,6 +360,7 @@ pub(crate) fn transform_rows<T: Math>(
     T::run(level, Transformed { how, width, scores });
 }
 
+/// Loop of [`post_transform`].
 struct Transformed<'a, T> {
     how: PostTransform,
     width: usize,
@@ -393,9 +396,10 @@ impl<T: Math> Loop for Transformed<'_, T> {
     }
 }
 
-/// Scores within this distance of 0 count as 0 in [`PostTransform::SoftmaxZero`].
+/// Value: distance from 0 up to which [`PostTransform::SoftmaxZero`] treats a score as 0.
 const NEXT_TO_ZERO: f64 = 1e-7;
 
+/// Computes [`PostTransform::SoftmaxZero`] of a row; each score becomes 0.5 if their sum is 0.
 #[inline(always)]
 fn softmax_zero<T: Math, const FMA: bool>(row: &mut [T]) {
     let greatest = row.iter().copied().fold(T::LOWEST, Arith::max);
@@ -416,10 +420,9 @@ fn softmax_zero<T: Math, const FMA: bool>(row: &mut [T]) {
     }
 }
 
-/// The quantile of the normal distribution, by the approximation of the inverse of erf that models
-/// were made with: S. Winitzki, "A handy approximation for the error function and its inverse",
-/// 2008, with a = 0.147. It is off by 0.2 % at most. At 0 and 1, where it would be infinite, it is
-/// 0.
+/// Computes the quantile of the normal distribution by the approximation of the inverse of erf that exporters of such
+/// models assume: S. Winitzki, "A handy approximation for the error function and its inverse", 2008, with a = 0.147.
+/// The error is at most 0.2 %. Returns 0 at 0 and 1, where the quantile is infinite.
 fn probit(p: f64) -> f64 {
     const A: f64 = 0.147;
     let x = 2.0 * p - 1.0;
@@ -433,11 +436,12 @@ fn probit(p: f64) -> f64 {
     std::f64::consts::SQRT_2 * inverse.copysign(x)
 }
 
-/// The scores of two classes `[-s, s]` for one score `s`, which lies at the end of each row of two.
+/// Expands one score `s`, the second element of each pair, to the scores `[-s, s]` of two classes.
 pub fn mirror<T: Arith>(exec: &Exec<'_>, scores: &mut [T]) -> Result<(), Ended> {
     fill_pairs(exec.pool, scores, |[other, score]| *other = score.neg())
 }
 
+/// Calls `pair` for each pair of scores.
 fn fill_pairs<T: Send>(
     pool: &Pool,
     scores: &mut [T],
@@ -455,7 +459,7 @@ pub fn to_singles<T: Number>(exec: &Exec<'_>, scores: &[T], y: &mut [f32]) -> Re
     map(exec.pool, 2, scores, y, |score| score.to_f64() as f32)
 }
 
-/// A real as the f32 next to it.
+/// Rounds a real to f32.
 #[inline(always)]
 fn to_single<R: Math>(real: R) -> f32 {
     real.to_f64() as f32

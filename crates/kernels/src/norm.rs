@@ -1,8 +1,7 @@
-//! Normalisations: scale and shift per channel, over rows, and across neighbouring channels.
+//! Normalization: scale and shift per channel, over rows, and across neighbouring channels.
 //!
-//! The one idea: parameters are folded into one multiplication and one addition per element before
-//! the loop, and statistics are kept in f64 (see [`reduce`](super::reduce)), so that the loops over
-//! elements stay trivial.
+//! Parameters are folded into one multiplication and one addition per element before the loop, and statistics are
+//! computed in f64 (see [`reduce`](super::reduce)), so that the loops over elements are simple.
 
 mod layer;
 mod local;
@@ -21,8 +20,8 @@ use sardonyx_simd::chunks::{fill, rows as in_rows};
 use sardonyx_simd::number::{Math, Number};
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// Folds the parameters of a batch normalisation: `scale = gamma / sqrt(variance + epsilon)` and
-/// `shift = beta - mean * scale`, computed in f64.
+/// Folds the parameters of a batch normalization: `scale = gamma / sqrt(variance + epsilon)` and `shift = beta - mean *
+/// scale`, computed in f64.
 ///
 /// # Panics
 ///
@@ -46,8 +45,8 @@ pub fn fold_batch_norm<P: Number, S: Number, R: Math>(
     }
 }
 
-/// Mean and variance (the mean of squared distances) of each channel of `[batch, channels, inner]`,
-/// in double precision. Without any element both are NaN.
+/// Computes mean and variance (the mean squared distance from the mean) of each channel of `[batch, channels, inner]`
+/// in f64. Both are NaN for channels without elements.
 ///
 /// # Panics
 ///
@@ -75,8 +74,8 @@ pub fn channel_statistics<T: Number>(
     })
 }
 
-/// `y = x * scale[c] + shift[c]` for `x` with dims `[batch, channels, inner]`, where `channels` is
-/// the length of `scale`.
+/// Scales and shifts channels: `y = x * scale[c] + shift[c]`, for `x` with dims `[batch, channels, inner]`, where
+/// `channels` is the length of `scale`.
 ///
 /// # Panics
 ///
@@ -90,10 +89,10 @@ pub fn scale_shift<T: Number<Wide = R, Real = R>, R: Math>(
     y: &mut [T],
 ) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "one output per input");
-    over_planes(exec, inner, scale, shift, Some(x), y)
+    scale_shift_planes(exec, inner, scale, shift, Some(x), y)
 }
 
-/// Replaces `x` by the result of [`scale_shift`].
+/// Scales and shifts channels like [`scale_shift`], in place.
 ///
 /// # Panics
 ///
@@ -105,10 +104,11 @@ pub fn scale_shift_in_place<T: Number<Wide = R, Real = R>, R: Math>(
     shift: &[R],
     x: &mut [T],
 ) -> Result<(), Ended> {
-    over_planes(exec, inner, scale, shift, None, x)
+    scale_shift_planes(exec, inner, scale, shift, None, x)
 }
 
-fn over_planes<T: Number<Wide = R, Real = R>, R: Math>(
+/// Scales and shifts channels of `x`, or of `y` in place if `x` is `None`.
+fn scale_shift_planes<T: Number<Wide = R, Real = R>, R: Math>(
     exec: &Exec<'_>,
     inner: usize,
     scale: &[R],
@@ -128,7 +128,7 @@ fn over_planes<T: Number<Wide = R, Real = R>, R: Math>(
     {
         return apply(exec, inner, scale, shift, 0, None, y);
     }
-    // Channels last are rows of all channels; otherwise a row has one channel.
+    // Channels-last data has rows of all channels; otherwise a row belongs to one channel.
     let len = if inner == 1 { channels } else { inner };
     let slices = Slices { count: y.len() / len.max(1), input: len, output: len, work: len };
     by_slices(exec, slices, x, y, &|exec, slices, x, y| {
@@ -137,7 +137,7 @@ fn over_planes<T: Number<Wide = R, Real = R>, R: Math>(
     })
 }
 
-/// Computes planes, the first of which has the channel `first_channel`, or rows of all channels.
+/// Scales and shifts rows, each of one channel counted from `first_channel`, or of all channels if `inner` is 1.
 fn apply<T: Math>(
     exec: &Exec<'_>,
     inner: usize,
@@ -167,6 +167,7 @@ fn apply<T: Math>(
     })
 }
 
+/// Loop over a row of one channel.
 struct Plane<'a, T: Math> {
     scale: T,
     shift: T,
@@ -194,6 +195,7 @@ impl<T: Math> Loop for Plane<'_, T> {
     }
 }
 
+/// Loop over a row of all channels.
 struct Elements<'a, T: Math> {
     scale: &'a [T],
     shift: &'a [T],

@@ -1,6 +1,5 @@
-//! Steps of optimizers: what becomes of weights, given their gradients and what was kept of the
-//! gradients before. Each element is computed in the type of the weights; what all elements share
-//! is computed in double precision and rounded once.
+//! Steps of optimizers: new weights and states from old ones and gradients. Each element is computed in the type of the
+//! weights; factors shared by all elements are computed in double precision and rounded once.
 //!
 //! Adagrad: Duchi, Hazan, Singer, "Adaptive Subgradient Methods", JMLR 12, 2011. Adam: Kingma, Ba,
 //! "Adam: A Method for Stochastic Optimization", 2015. Momentum: Sutskever, Martens, Dahl, Hinton,
@@ -11,38 +10,38 @@ use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::number::Math;
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// How weights move.
+/// Rule by which weights move.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Optimizer {
-    /// By the gradient over the root of the sum of its squares.
+    /// Moves by the gradient divided by the root of the sum of its squares.
     Adagrad {
         /// Added to the root.
         epsilon: f64,
     },
-    /// By a running mean of the gradient over the root of one of its squares.
+    /// Moves by a running mean of the gradient divided by the root of a running mean of its square.
     Adam {
-        /// The part of the mean that stays.
+        /// Factor by which the mean decays in a step.
         alpha: f64,
-        /// The part of the mean of squares that stays.
+        /// Factor by which the mean of squares decays in a step.
         beta: f64,
         /// Added to the root.
         epsilon: f64,
-        /// The part that weights lose at the end.
+        /// Fraction that weights lose at the end of a step.
         decay: f64,
     },
-    /// By a sum of gradients that fades.
+    /// Moves by a decaying sum of gradients.
     Momentum {
-        /// The part of the sum that stays.
+        /// Factor by which the sum decays in a step.
         alpha: f64,
-        /// The part of the gradient that is added.
+        /// Factor of the gradient in the sum.
         beta: f64,
-        /// Whether weights move by what the sum will be after the next step (Nesterov).
+        /// Whether weights move by the gradient plus `alpha` times the sum (Nesterov's momentum).
         looks_ahead: bool,
     },
 }
 
 impl Optimizer {
-    /// How many values are kept for each weight.
+    /// Returns the number of state values for each weight.
     pub fn states(self) -> usize {
         match self {
             Optimizer::Adagrad { .. } | Optimizer::Momentum { .. } => 1,
@@ -55,14 +54,13 @@ impl Optimizer {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
     pub optimizer: Optimizer,
-    /// The learning rate.
+    /// Learning rate.
     pub rate: f64,
-    /// How much of a weight is added to its gradient.
+    /// Factor of the weight that is added to its gradient (L2 regularization).
     pub norm: f64,
 }
 
-/// Weights before and after a step, and what is kept for them. All have the same length, but that
-/// optimizers with one state leave the second alone.
+/// Weights and states before and after a step. All slices have one length; optimizers with one state ignore the second.
 #[derive(Debug)]
 pub struct Weights<'a, T> {
     pub old: &'a [T],
@@ -72,7 +70,7 @@ pub struct Weights<'a, T> {
     pub new_states: [&'a mut [T]; 2],
 }
 
-/// Moves weights and changes what is kept.
+/// Computes new weights and states.
 ///
 /// # Panics
 ///
@@ -109,7 +107,7 @@ pub fn step<T: Math>(exec: &Exec<'_>, step: Step, weights: Weights<'_, T>) -> Re
     })
 }
 
-/// A step of some weights.
+/// Loop of one step over a range of weights.
 struct Moved<'a, T> {
     step: Step,
     part: Weights<'a, T>,
@@ -122,7 +120,7 @@ impl<T: Math> Loop for Moved<'_, T> {
         let Moved { step: Step { optimizer, rate, norm }, part } = self;
         let Weights { old: x, new: y, gradients, old_states, new_states } = part;
         let ([first, second], [new_first, new_second]) = (old_states, new_states);
-        // Loops over indices below one length need no other test.
+        // Slices of one length need no bounds checks in the loops.
         let len = x.len();
         let (y, gradients) = (&mut y[..len], &gradients[..len]);
         let (first, new_first) = (&first[..len], &mut new_first[..len]);
@@ -170,7 +168,7 @@ mod tests {
     use super::*;
     use sardonyx_simd::{Isa, Pool};
 
-    /// What the texts of the operators say, in double: the new weight and the new states.
+    /// Computes the new weight and states by the definitions of the operators, in f64.
     fn formula(step: Step, x: f64, gradient: f64, [first, second]: [f64; 2]) -> (f64, [f64; 2]) {
         let Step { optimizer, rate, norm } = step;
         let g = norm * x + gradient;
@@ -196,6 +194,7 @@ mod tests {
         }
     }
 
+    /// Returns steps of all optimizers, with several parameters.
     fn steps() -> Vec<Step> {
         let optimizers = [
             Optimizer::Adagrad { epsilon: 1e-6 },
@@ -211,9 +210,9 @@ mod tests {
             .collect()
     }
 
-    /// Five steps of many weights, compared with the formula from the same start.
+    /// Compares five steps of many weights with the formula, from the same start each.
     fn check<T: Math>(within: f64) {
-        // Enough for several chunks.
+        // Enough weights for several chunks.
         let len = 3 * 16 * 1024 + 5;
         let wave = |scale: f64, speed: f64| move |i: usize| scale * (i as f64 * speed).sin();
         let list = |f: &dyn Fn(usize) -> f64| (0..len).map(|i| T::from_f64(f(i))).collect();

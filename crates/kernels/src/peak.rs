@@ -1,15 +1,15 @@
-//! What this processor can do at most: the figures that benchmarks set kernels against.
+//! Peak rates of this processor, which benchmarks compare kernels with: multiply-adds in registers, and reads of
+//! memory.
 //!
-//! Multiply-adds in registers and reads of memory, each a loop of one kind of instruction. They are
-//! written as such, in assembly where a compiler could see through the loop: a peak that is too low
-//! would flatter the kernels. Every function runs on the thread that calls it and says how much it
-//! did; the clock is the caller's.
+//! Each is a loop of one kind of instruction, in assembly where a compiler could simplify the loop: a peak that is too
+//! low would flatter the kernels. All functions run on the calling thread and return the amount of work; the caller
+//! measures the time.
 
 use sardonyx_simd::Isa;
 use sardonyx_simd::check_isa;
 
-/// Does multiply-adds of f32 in registers, `steps` rounds of independent chains, and returns how
-/// many operations that was; a multiplication and an addition count one each.
+/// Runs `steps` rounds of independent multiply-adds of f32 in registers. Returns the number of operations: a
+/// multiplication and an addition count one each.
 ///
 /// # Panics
 ///
@@ -31,8 +31,9 @@ pub fn multiply_add(isa: Isa, steps: u32) -> u64 {
     )
 }
 
-/// As [`multiply_add`], with products of pairs of bf16 that are added to f32; `None` if the machine
-/// has no instruction for that. A pair counts as two multiplications and two additions.
+/// Runs `steps` rounds of `vdpbf16ps`, which adds products of pairs of bf16 to f32, and returns the number of
+/// operations: a pair counts as two multiplications and two additions. Returns `None` if the machine lacks the
+/// instruction.
 pub fn bf16_dot(steps: u32) -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512f") {
@@ -43,8 +44,7 @@ pub fn bf16_dot(steps: u32) -> Option<u64> {
     None
 }
 
-/// Reads all of `data` once, with the widest loads of `isa`, and returns its words combined by
-/// exclusive or.
+/// Reads all of `data` once, with the widest loads of `isa`, and returns the exclusive or of its words.
 ///
 /// # Panics
 ///
@@ -57,13 +57,13 @@ pub fn read(isa: Isa, data: &[u64]) -> u64 {
         unsafe { x86::read_avx512(data) },
         // SAFETY: the machine has `isa`.
         unsafe { x86::read_avx2(data) },
-        // The target has no wider loads than those that the compiler takes.
+        // The compiler already uses the widest loads of the target.
         read_portable(data),
         read_portable(data)
     )
 }
 
-/// Multiplications and additions apart, in vectors as the compiler makes them.
+/// Runs separate multiplications and additions, in vectors chosen by the compiler.
 #[cfg(not(target_arch = "x86_64"))]
 fn multiply_add_portable(steps: u32) -> u64 {
     const LANES: usize = 4;
@@ -82,13 +82,14 @@ fn multiply_add_portable(steps: u32) -> u64 {
     u64::from(steps) * (CHAINS * LANES * 2) as u64
 }
 
-/// Chains of `x + 0.999 * 0.999` stay below 2^25, as such a number no longer changes.
+/// Runs fused multiply-adds in assembly. Chains of `x + 0.999 * 0.999` stop growing below 2^25, where the sum rounds to
+/// `x`.
 #[cfg(target_arch = "aarch64")]
 fn multiply_add_neon(steps: u32) -> u64 {
-    /// Chains that keep four units busy whose results take four cycles.
+    /// Value: chains that keep four units with a latency of four cycles busy.
     const CHAINS: u64 = 16;
     if steps > 0 {
-        // SAFETY: it changes registers that are named and touches no memory.
+        // SAFETY: the assembly changes only named registers and accesses no memory.
         unsafe {
             std::arch::asm!(
                 "dup v16.4s, {number:w}",
@@ -129,6 +130,7 @@ fn multiply_add_neon(steps: u32) -> u64 {
     u64::from(steps) * CHAINS * 4 * 2
 }
 
+/// Computes the exclusive or of all words, in vectors chosen by the compiler.
 fn read_portable(data: &[u64]) -> u64 {
     const WORDS: usize = 16;
     let (blocks, rest) = data.as_chunks::<WORDS>();
@@ -147,22 +149,21 @@ mod x86 {
     use std::arch::asm;
     use std::arch::x86_64::*;
 
-    /// As many, so that none waits for its own result.
+    /// Value: independent chains, enough that no instruction waits for its own last result.
     const CHAINS: usize = 16;
 
-    /// Fills registers with a number, each chain and the constant, and repeats one instruction on
-    /// each chain.
+    /// Fills the registers of all chains and of the constant with a number, then repeats one instruction on each chain.
     ///
-    /// The number as f32 is 0.999, so that a chain of `x * number + number` stays below 1,000:
-    /// neither infinite nor so small that it would be slow.
+    /// The number is 0.999 as f32, so that a chain of `x * number + number` stays below 1,000: neither infinite nor
+    /// denormal, which would be slow.
     macro_rules! register_loop {
         (
             $steps:expr, constant: $constant:tt, fill: $fill:literal, copy: $copy:ident, step: $step:ident,
             chains: $(($number:tt $register:tt))+
         ) => {
             if $steps > 0 {
-                // SAFETY: it changes registers that are named and touches no memory; the function
-                // has the target features of the instructions.
+                // SAFETY: the assembly changes only named registers and accesses no memory; the function enables the
+                // target features of its instructions.
                 unsafe {
                     asm!(
                         $fill,
@@ -182,7 +183,7 @@ mod x86 {
         };
     }
 
-    // Instructions of one chain, by the number of its register.
+    // Instructions of one chain, given the number of its register.
     macro_rules! copy_sse {
         ($n:tt) => {
             concat!("movaps xmm", $n, ", xmm15")
@@ -219,8 +220,8 @@ mod x86 {
         };
     }
 
-    /// What the target guarantees has no fused ones. One chain fewer: the constant takes the last
-    /// register.
+    /// Runs separate multiplications and additions, as the baseline of the target has no fused ones. One chain fewer:
+    /// the constant takes the last register.
     pub(super) fn multiply_add_sse2(steps: u32) -> u64 {
         register_loop!(
             steps,
@@ -236,6 +237,7 @@ mod x86 {
         u64::from(steps) * ((CHAINS - 1) * 4 * 2) as u64
     }
 
+    /// Runs fused multiply-adds of 16 floats.
     #[target_feature(enable = "avx512f")]
     pub(super) fn multiply_add_avx512(steps: u32) -> u64 {
         register_loop!(
@@ -252,7 +254,7 @@ mod x86 {
         u64::from(steps) * (CHAINS * 16 * 2) as u64
     }
 
-    /// One chain fewer: the constant takes the last register.
+    /// Runs fused multiply-adds of 8 floats. One chain fewer: the constant takes the last register.
     #[target_feature(enable = "avx2,fma")]
     pub(super) fn multiply_add_avx2(steps: u32) -> u64 {
         register_loop!(
@@ -269,6 +271,7 @@ mod x86 {
         u64::from(steps) * ((CHAINS - 1) * 8 * 2) as u64
     }
 
+    /// Runs products of 32 bf16.
     #[target_feature(enable = "avx512f,avx512bf16")]
     pub(super) fn bf16_dot(steps: u32) -> u64 {
         register_loop!(
@@ -285,11 +288,10 @@ mod x86 {
         u64::from(steps) * (CHAINS * 16 * 4) as u64
     }
 
-    /// Loads in a row from one place.
+    /// Value: adjacent loads from one part of the data.
     const LOADS: usize = 8;
 
-    /// Four parts of the same length and the rest: reading in several places at once, it may wait
-    /// less.
+    /// Cuts data into four parts of equal length and a rest: reading several places at once may wait less for memory.
     fn streams<const N: usize>(data: &[u64]) -> ([&[[u64; N]]; 4], &[u64]) {
         let len = data.len() / (4 * N);
         let (whole, rest) = data.split_at(4 * N * len);
@@ -298,6 +300,7 @@ mod x86 {
         ([part(0), part(1), part(2), part(3)], rest)
     }
 
+    /// Computes the exclusive or of all words with loads of 64 bytes.
     #[target_feature(enable = "avx512f")]
     pub(super) fn read_avx512(data: &[u64]) -> u64 {
         const WORDS: usize = 8;
@@ -306,7 +309,7 @@ mod x86 {
         for (((a, b), c), d) in a.iter().zip(b).zip(c).zip(d) {
             for block in [a, b, c, d] {
                 for (sum, words) in sums.iter_mut().zip(block.as_chunks::<WORDS>().0) {
-                    // SAFETY: there are eight words to load.
+                    // SAFETY: `words` has eight words.
                     let words = unsafe { _mm512_loadu_si512(words.as_ptr().cast()) };
                     *sum = _mm512_xor_si512(*sum, words);
                 }
@@ -314,12 +317,13 @@ mod x86 {
         }
         let mut words = [[0; WORDS]; LOADS];
         for (words, sum) in words.iter_mut().zip(sums) {
-            // SAFETY: there are eight words to store to.
+            // SAFETY: `words` has eight words.
             unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), sum) };
         }
         read_portable(words.as_flattened()) ^ read_portable(rest)
     }
 
+    /// Computes the exclusive or of all words with loads of 32 bytes.
     #[target_feature(enable = "avx2")]
     pub(super) fn read_avx2(data: &[u64]) -> u64 {
         const WORDS: usize = 4;
@@ -328,7 +332,7 @@ mod x86 {
         for (((a, b), c), d) in a.iter().zip(b).zip(c).zip(d) {
             for block in [a, b, c, d] {
                 for (sum, words) in sums.iter_mut().zip(block.as_chunks::<WORDS>().0) {
-                    // SAFETY: there are four words to load.
+                    // SAFETY: `words` has four words.
                     let words = unsafe { _mm256_loadu_si256(words.as_ptr().cast()) };
                     *sum = _mm256_xor_si256(*sum, words);
                 }
@@ -336,7 +340,7 @@ mod x86 {
         }
         let mut words = [[0; WORDS]; LOADS];
         for (words, sum) in words.iter_mut().zip(sums) {
-            // SAFETY: there are four words to store to.
+            // SAFETY: `words` has four words.
             unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), sum) };
         }
         read_portable(words.as_flattened()) ^ read_portable(rest)

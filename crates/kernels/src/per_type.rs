@@ -1,4 +1,4 @@
-//! Kernels as methods of element types.
+//! Kernels as methods of element types, so that callers dispatch on a type once.
 
 use half::{bf16, f16};
 
@@ -36,7 +36,7 @@ use sardonyx_simd::number::Number;
 use sardonyx_simd::{Ended, Exec, Failure, Pool};
 
 per_type! {
-    /// Loops that write updates to places: elements of a width, and numbers, which can be combined.
+    /// Loops that scatter updates: for elements by width, and for numbers, which updates can be combined with.
     trait ScatterLoops: Plain for [
         [u8; 1], [u8; 2], [u8; 4], [u8; 8], [u8; 16],
         f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64
@@ -53,7 +53,7 @@ per_type! {
         );
     }
 
-    /// Loops that move elements, by their width.
+    /// Loops that move elements, by width.
     trait MoveLoops: ScatterLoops for [[u8; 1], [u8; 2], [u8; 4], [u8; 8], [u8; 16]] {
         copy::fill = fn fill(pool: &Pool, value: Self, y: &mut [Self]) -> Result<(), Ended>;
         copy::copy_strided = fn copy_strided(
@@ -100,7 +100,7 @@ per_type! {
         ) -> Result<(), Ended>;
     }
 
-    /// Loops that every number type has.
+    /// Loops of all number types.
     trait Loops: ElementLoops for [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64] {
         reduce::reduce = fn reduce(
             exec: &Exec<'_>, op: Reduce, dims: &[usize], axes: &[bool], x: &[Self], out: &mut [Self],
@@ -184,14 +184,14 @@ per_type! {
         ) -> Result<(), Ended>;
     }
 
-    /// Loops of the types that are summed or multiplied up along an axis.
+    /// Loops of the types of cumulative sums and products.
     trait CumulativeLoops: Loops for [f32, f64, f16, bf16, i32, i64, u32, u64] {
         cumulative::cumulative = fn cumulative(
             exec: &Exec<'_>, which: Cumulative, dims: [usize; 3], x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
     }
 
-    /// Loops of the types that maximum pooling knows.
+    /// Loops of the types of maximum pooling.
     trait MaxPoolLoops: Loops for [f32, f64, f16, bf16, i8, u8] {
         pooling::max_pool = fn max_pool(
             exec: &Exec<'_>, planes: usize, window: &Window<'_>, x: &[Self], y: &mut [Self],
@@ -227,7 +227,7 @@ per_type! {
 
 #[cfg(feature = "ml")]
 per_type! {
-    /// Loops of the types that features have.
+    /// Loops of the types of features.
     trait FeatureLoops: Loops for [f32, f64, i32, i64] {
         ml::scale = fn scale_features(
             exec: &Exec<'_>, features: usize, offsets_and_factors: [&[Self::Real]; 2], x: &[Self], y: &mut [f32],
@@ -244,7 +244,7 @@ per_type! {
         ) -> Result<(), Ended>;
     }
 
-    /// Loops of the types that scores are computed in.
+    /// Loops of the types in which scores are computed.
     trait ScoreLoops: Score for [f32, f64] {
         ml::post_transform = fn post_transform(
             exec: &Exec<'_>, how: PostTransform, width: usize, scores: &mut [Self],
@@ -271,7 +271,7 @@ per_type! {
 
 #[cfg(feature = "recurrent")]
 per_type! {
-    /// Loops of the types that layers with states compute in.
+    /// Loops of the types in which recurrent layers are computed.
     trait RecurrentLoops: RecurrentElement for [f32, f64] {
         recurrent::recur = fn recur(
             exec: &Exec<'_>, sequences: &Sequences<'_>, rows: Strides, passes: &mut [Pass<'_, '_, Self>],

@@ -1,14 +1,13 @@
-//! Values whose channels lie side by side, and the loops around convolutions over them.
+//! Channels-last values, and the loops around convolutions over them.
 //!
-//! A value of dims `[N, C, S..]` lies in memory as `[N][S..][pitch]`: each pixel begins a pitch
-//! after the one before, and its channels are adjacent. The pitch is at least the number of
-//! channels. It is that of a larger value where this one is a part of its channels.
+//! A value of dims `[N, C, S..]` lies in memory as `[N][S..][pitch]`: each pixel begins a pitch after the last one, and
+//! its channels are adjacent. The pitch is at least the number of channels; it is larger where the value consists of
+//! some channels of a larger one.
 //!
-//! The one idea: vectors run along channels, so that what happens at the edges of images is a
-//! matter of which pixels are visited. No kernel reads or writes lanes beyond the channels of a
-//! pixel: they may be another value's, and the memory may end there.
+//! Vectors run along channels, so that borders of images only decide which pixels are visited. No kernel reads or
+//! writes lanes after the channels of a pixel: these may belong to another value, and the memory may end there.
 //!
-//! The other order, in which all pixels of a channel are adjacent, is called *rows* here.
+//! The other layout, in which all pixels of a channel are adjacent, is called *rows* here.
 
 mod affine;
 mod local;
@@ -40,32 +39,38 @@ use sardonyx_simd::Simd;
 #[derive(Clone, Copy, Debug)]
 pub struct Pixels<'a> {
     start: *const f32,
+    /// Number of pixels in all images.
     count: usize,
     channels: usize,
+    /// Distance from one pixel to the next, in floats.
     pitch: usize,
     data: PhantomData<&'a [f32]>,
 }
 
-// SAFETY: a reference to floats in all but the type.
+// SAFETY: equivalent to a reference to floats.
 unsafe impl Send for Pixels<'_> {}
-// SAFETY: as above.
+// SAFETY: equivalent to a reference to floats.
 unsafe impl Sync for Pixels<'_> {}
 
 /// Pixels to write.
 #[derive(Debug)]
 pub struct PixelsMut<'a> {
     start: *mut f32,
+    /// Number of pixels in all images.
     count: usize,
     channels: usize,
+    /// Distance from one pixel to the next, in floats.
     pitch: usize,
     data: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: a mutable reference to floats in all but the type.
+// SAFETY: equivalent to a mutable reference to floats.
 unsafe impl Send for PixelsMut<'_> {}
-// SAFETY: a shared `PixelsMut` only tells where pixels are; who writes there keeps threads apart.
+// SAFETY: a shared `PixelsMut` only yields addresses; `row`, which writes, is unsafe, and its callers keep threads
+// apart.
 unsafe impl Sync for PixelsMut<'_> {}
 
+/// Panics unless `len` floats hold all channels of `count` pixels, and pixels do not overlap.
 fn check(len: usize, count: usize, channels: usize, pitch: usize) {
     assert!(channels <= pitch, "pixels overlap");
     let last = count.checked_sub(1).map_or(Some(0), |before| {
@@ -75,21 +80,21 @@ fn check(len: usize, count: usize, channels: usize, pitch: usize) {
 }
 
 impl<'a> Pixels<'a> {
-    /// `count` pixels of `channels` channels, `pitch` elements apart, from the start of `data`.
+    /// Creates a view of `count` pixels of `channels` channels, `pitch` floats apart, from the start of `data`.
     ///
     /// # Panics
     ///
-    /// If a channel lies outside of `data`, or the pitch is smaller than the number of channels.
+    /// If a channel lies outside `data`, or the pitch is smaller than the number of channels.
     pub fn new(data: &'a [f32], count: usize, channels: usize, pitch: usize) -> Pixels<'a> {
         check(data.len(), count, channels, pitch);
         Pixels { start: data.as_ptr(), count, channels, pitch, data: PhantomData }
     }
 
-    /// As [`Pixels::new`], for pixels between whose channels others may write at the same time.
+    /// Creates a view like [`Pixels::new`], between whose channels other threads may write.
     ///
     /// # Safety
     ///
-    /// The channels of all pixels must be readable, and nobody may write them, for the lifetime.
+    /// For the lifetime of the view, the channels of all pixels must be readable, and no thread may write them.
     ///
     /// # Panics
     ///
@@ -104,51 +109,52 @@ impl<'a> Pixels<'a> {
         Pixels { start, count, channels, pitch, data: PhantomData }
     }
 
-    /// How many pixels there are, in all images.
+    /// Returns the number of pixels in all images.
     pub fn count(&self) -> usize {
         self.count
     }
 
+    /// Returns the number of channels.
     pub fn channels(&self) -> usize {
         self.channels
     }
 
-    /// Where a pixel begins.
+    /// Returns a pointer to the first channel of pixel `i`, which may be out of range.
     #[inline(always)]
     fn pixel(&self, i: usize) -> *const f32 {
         self.start.wrapping_add(i * self.pitch)
     }
 
-    /// The channels of a pixel.
+    /// Returns the channels of pixel `i`.
     #[inline(always)]
     fn row(&self, i: usize) -> &'a [f32] {
         assert!(i < self.count, "no such pixel");
-        // SAFETY: the channels of a pixel are readable (checked or promised when this was made).
+        // SAFETY: `new` checked, or the caller of `from_raw` promised, that all channels are readable.
         unsafe { std::slice::from_raw_parts(self.pixel(i), self.channels) }
     }
 
-    /// Pixels of one of `images` images.
+    /// Returns the number of pixels of each of `images` images.
     fn per_image(&self, images: usize) -> usize {
         per_image(self.count, images)
     }
 }
 
 impl<'a> PixelsMut<'a> {
-    /// `count` pixels of `channels` channels, `pitch` elements apart, from the start of `data`.
+    /// Creates a view of `count` pixels of `channels` channels, `pitch` floats apart, from the start of `data`.
     ///
     /// # Panics
     ///
-    /// If a channel lies outside of `data`, or the pitch is smaller than the number of channels.
+    /// If a channel lies outside `data`, or the pitch is smaller than the number of channels.
     pub fn new(data: &'a mut [f32], count: usize, channels: usize, pitch: usize) -> PixelsMut<'a> {
         check(data.len(), count, channels, pitch);
         PixelsMut { start: data.as_mut_ptr(), count, channels, pitch, data: PhantomData }
     }
 
-    /// As [`PixelsMut::new`], for pixels between whose channels others may write at the same time.
+    /// Creates a view like [`PixelsMut::new`], between whose channels other threads may write.
     ///
     /// # Safety
     ///
-    /// The channels of all pixels must be writable, and nobody else may use them, for the lifetime.
+    /// For the lifetime of the view, the channels of all pixels must be writable, and no other code may access them.
     ///
     /// # Panics
     ///
@@ -163,43 +169,44 @@ impl<'a> PixelsMut<'a> {
         PixelsMut { start, count, channels, pitch, data: PhantomData }
     }
 
-    /// How many pixels there are, in all images.
+    /// Returns the number of pixels in all images.
     pub fn count(&self) -> usize {
         self.count
     }
 
+    /// Returns the number of channels.
     pub fn channels(&self) -> usize {
         self.channels
     }
 
-    /// The same pixels, to read.
+    /// Returns a view of the pixels that only reads.
     pub fn as_pixels(&self) -> Pixels<'_> {
         let &PixelsMut { start, count, channels, pitch, .. } = self;
         Pixels { start, count, channels, pitch, data: PhantomData }
     }
 
-    /// Where a pixel begins.
+    /// Returns a pointer to the first channel of pixel `i`, which may be out of range.
     #[inline(always)]
     fn pixel(&self, i: usize) -> *mut f32 {
         self.start.wrapping_add(i * self.pitch)
     }
 
-    /// The channels of a pixel.
+    /// Returns the channels of pixel `i`.
     ///
     /// # Safety
     ///
-    /// No two slices of a pixel may live at the same time.
+    /// No other slice of the pixel may live at the same time.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref)] // Threads take pixels of their own.
+    #[allow(clippy::mut_from_ref)] // Threads share the view and borrow different pixels.
     unsafe fn row(&self, i: usize) -> &mut [f32] {
         assert!(i < self.count, "no such pixel");
-        // SAFETY: the channels of a pixel are writable (checked or promised when this was made);
-        // the caller promises the rest.
+        // SAFETY: `new` checked, or the caller of `from_raw` promised, that all channels are writable; the caller
+        // promises that no other slice of the pixel lives.
         unsafe { std::slice::from_raw_parts_mut(self.pixel(i), self.channels) }
     }
 }
 
-/// Pixels of one of `images` images that have `count` together.
+/// Returns the number of pixels of each of `images` images that have `count` pixels in total.
 fn per_image(count: usize, images: usize) -> usize {
     assert!(images > 0 || count == 0, "pixels of no image");
     let pixels = count / images.max(1);
@@ -207,14 +214,15 @@ fn per_image(count: usize, images: usize) -> usize {
     pixels
 }
 
+/// Panics unless `x` and `y` have equal numbers of pixels and channels.
 fn check_alike(x: &Pixels<'_>, y: &PixelsMut<'_>) {
     assert_eq!(x.count, y.count, "as many pixels out as in");
     assert_eq!(x.channels, y.channels, "as many channels out as in");
 }
 
-/// Calls a function for all channels of a pixel: for groups of four vectors, then for single ones
-/// of which the mask says which lanes there are. Its last two parameters are the number of vectors
-/// and whether there is a mask.
+/// Calls a function for all channels of a pixel: for groups of four vectors, then for single vectors with a mask of the
+/// lanes that exist. The last two constant arguments of the function are the number of vectors and whether the mask is
+/// used.
 macro_rules! over_channels {
     (
         $simd:ident, $channels:expr, |$c:ident, $mask:ident|
@@ -236,17 +244,17 @@ macro_rules! over_channels {
 }
 use over_channels;
 
-/// `N` adjacent vectors; with `MASKED`, the lanes of the mask.
+/// Loads `N` adjacent vectors; with `MASKED`, the lanes of the mask.
 ///
 /// # Safety
 ///
-/// Must run with `S` enabled; the lanes must be readable.
+/// The machine has the instruction set of `S`; the lanes are readable.
 #[inline(always)]
 unsafe fn load<S: Simd, const N: usize, const MASKED: bool>(
     p: *const f32,
     mask: S::M,
 ) -> [S::V; N] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction set of `S` and readable lanes.
     unsafe {
         let mut vectors = [S::splat(0.0); N];
         for (i, v) in vectors.iter_mut().enumerate() {
@@ -257,18 +265,18 @@ unsafe fn load<S: Simd, const N: usize, const MASKED: bool>(
     }
 }
 
-/// The counterpart of [`load`].
+/// Stores `N` adjacent vectors; with `MASKED`, the lanes of the mask.
 ///
 /// # Safety
 ///
-/// As [`load`], with lanes that may be written.
+/// The machine has the instruction set of `S`; the lanes are writable.
 #[inline(always)]
 unsafe fn store<S: Simd, const N: usize, const MASKED: bool>(
     p: *mut f32,
     mask: S::M,
     vectors: [S::V; N],
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction set of `S` and writable lanes.
     unsafe {
         for (i, v) in vectors.iter().enumerate() {
             let p = p.add(i * S::LANES);
@@ -277,20 +285,21 @@ unsafe fn store<S: Simd, const N: usize, const MASKED: bool>(
     }
 }
 
-/// A fold over vectors of f32.
+/// Fold over vectors of f32.
 trait VectorFold: Fold {
+    /// Neutral element.
     const START: f32;
-    /// One element more.
+    /// Folds one more element into each lane.
     ///
     /// # Safety
     ///
-    /// Must run with `S` enabled.
+    /// The machine has the instruction set of `S`.
     unsafe fn add<S: Simd>(sum: S::V, x: S::V) -> S::V;
-    /// Two pieces together.
+    /// Combines two partial results.
     ///
     /// # Safety
     ///
-    /// Must run with `S` enabled.
+    /// The machine has the instruction set of `S`.
     unsafe fn unite<S: Simd>(a: S::V, b: S::V) -> S::V;
 }
 
@@ -300,12 +309,12 @@ macro_rules! vector_folds {
             const START: f32 = $start;
             #[inline(always)]
             unsafe fn add<S: Simd>($sum: S::V, $x: S::V) -> S::V {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises the instruction set of `S`.
                 unsafe { $add }
             }
             #[inline(always)]
             unsafe fn unite<S: Simd>($a: S::V, $b: S::V) -> S::V {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises the instruction set of `S`.
                 unsafe { $unite }
             }
         }

@@ -1,9 +1,9 @@
 //! Pooling over spatial windows of any number of dims.
 //!
-//! The one idea: the rows of a window are folded before its columns, for all outputs of a row at
-//! once, with neutral elements where there is padding. So the time does not grow with the number of
-//! elements of a window, and no loop asks where the input ends. Positions of maxima are found tap
-//! by tap instead, and planes of [`narrow`] rows side by side.
+//! Folds the rows of a window before its columns, for all outputs of a row at once, with neutral elements in place of
+//! padding. So the time grows with the number of rows and columns of a window, not with its elements, and no loop tests
+//! for borders. Positions of maxima are found tap by tap instead, and planes of [`narrow`] rows are folded side by
+//! side.
 
 #[cfg(feature = "training")]
 pub(crate) mod gradient;
@@ -25,10 +25,9 @@ use sardonyx_simd::number::{Arith, Number};
 use sardonyx_simd::{Ended, Level, Loop};
 use taps::Taps;
 
-/// The geometry of a pooling. All lists have one entry per spatial dim, and there is at least one.
+/// Geometry of a pooling. All lists have one entry per spatial dim, and there is at least one.
 ///
-/// Output dims are the caller's choice (that is all there is to ceil mode); windows may reach
-/// beyond the padding.
+/// The caller chooses the output dims, which is how ceil mode works: windows may reach beyond the padding.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
     pub input: &'a [usize],
@@ -37,11 +36,13 @@ pub struct Window<'a> {
     pub strides: &'a [usize],
     pub dilations: &'a [usize],
     pub pads_begin: &'a [usize],
-    /// Matters only to [`Divisor::WithPadding`].
+    /// Used by [`Divisor::WithPadding`] only.
     pub pads_end: &'a [usize],
 }
 
 impl Window<'_> {
+    /// Panics unless all lists have one entry per spatial dim, and `x` and `y` are the numbers of elements of `planes`
+    /// planes.
     pub(crate) fn check(&self, planes: usize, x: usize, y: usize) {
         let rank = self.input.len();
         assert!(rank > 0, "no spatial dim");
@@ -55,41 +56,43 @@ impl Window<'_> {
         assert_eq!(y, planes * self.output.iter().product::<usize>(), "the output has other dims");
     }
 
-    /// Returns the planes as slices that are pooled one by one.
+    /// Returns the planes as slices, which are pooled one by one.
     fn slices(&self, planes: usize) -> Slices {
         let (input, output) = (self.input.iter().product(), self.output.iter().product());
         Slices { count: planes, input, output, work: output * self.taps() }
     }
 
+    /// Returns the number of taps of a window.
     pub(crate) fn taps(&self) -> usize {
         self.kernel.iter().product()
     }
 
+    /// Returns the number of outputs of a row.
     pub(crate) fn width(&self) -> usize {
         self.output[self.output.len() - 1]
     }
 }
 
-/// What an average divides by.
+/// Divisor of an average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Divisor {
-    /// The elements in the window.
+    /// Number of elements in the window.
     Inside,
-    /// The elements in the window and the padding it covers, but not what lies beyond the padding.
+    /// Number of elements in the window and in the padding that it covers, not beyond the padding.
     WithPadding,
 }
 
-/// The order in which [`max_pool_with_indices`] counts positions in a plane.
+/// Order of the positions in a plane that [`max_pool_with_indices`] writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The last dim is counted fastest.
+    /// The last dim varies fastest.
     RowMajor,
-    /// The first spatial dim is counted fastest.
+    /// The first spatial dim varies fastest.
     ColumnMajor,
 }
 
-/// The greatest element of each window, for `planes` (batch times channels) planes. A window
-/// without any element gives the least value of the type; NaN wins.
+/// Computes the maximum of each window, for `planes` (batch times channels) planes. A window with a NaN gives NaN, and
+/// a window without elements the lowest value of the type.
 ///
 /// # Panics
 ///
@@ -105,16 +108,15 @@ pub fn max_pool<T: Number>(
     window.check(planes, x.len(), y.len());
     by_slices(exec, window.slices(planes), Some(x), y, &|exec, planes, x, y| {
         let pooling = Pooling { fold: Maximum, finish: |max, _| max, divisor: None };
-        pooled(exec, planes.len(), window, x, y, pooling)
+        pool_planes(exec, planes.len(), window, x, y, pooling)
     })
 }
 
-/// The average of each window; see [`max_pool`] for the rest. A window without anything to divide
-/// by gives NaN (0 for integers).
+/// Computes the average of each window, for `planes` planes. A window with divisor 0 gives NaN, or 0 for integers.
 ///
 /// # Panics
 ///
-/// As [`max_pool`].
+/// If lengths do not fit the geometry, a stride or dilation is 0, or there are more than nine spatial dims.
 pub fn average_pool<T: Number>(
     exec: &Exec<'_>,
     planes: usize,
@@ -129,8 +131,8 @@ pub fn average_pool<T: Number>(
     })
 }
 
-/// The sum of each window, divided by what `divisor` says. [`average_pool`] and [`lp_pool`] share
-/// the copies of its loops.
+/// Computes the sum of each window, divided if there is a divisor. [`average_pool`] and [`lp_pool`] share its compiled
+/// loops.
 fn sum_pool<T: Number>(
     exec: &Exec<'_>,
     planes: usize,
@@ -140,31 +142,31 @@ fn sum_pool<T: Number>(
     y: &mut [T],
 ) -> Result<(), Ended> {
     let finish = |sum: T::Wide, count: usize| T::narrow(sum.div(Number::from_f64(count as f64)));
-    pooled(exec, planes, window, x, y, Pooling { fold: Sum, finish, divisor })
+    pool_planes(exec, planes, window, x, y, Pooling { fold: Sum, finish, divisor })
 }
 
-/// Elements that [`lp_pool`] wants as memory: for as many planes as half a megabyte holds, but for
-/// one at least.
+/// Returns the length of the scratch memory for [`lp_pool`]: for as many planes as fit half a megabyte of f32, but at
+/// least one.
 #[must_use]
 pub fn lp_pool_scratch(planes: usize, window: &Window<'_>) -> usize {
-    /// Limit: elements of half a megabyte of floats.
+    /// Limit: elements in half a megabyte of floats.
     const ELEMENTS: usize = 1 << 17;
     let plane = lp_plane(window);
     planes.min(ELEMENTS / plane.max(1)).max(1).saturating_mul(plane)
 }
 
-/// The elements of a plane and of its output.
+/// Returns the number of elements of a plane and of its output.
 fn lp_plane(window: &Window<'_>) -> usize {
     window.input.iter().product::<usize>().saturating_add(window.output.iter().product())
 }
 
-/// The `p`-norm of each window of floats: the sum of `|x|^p`, to the power `1/p`. See [`max_pool`]
-/// for the rest. Powers are taken in `scratch`, of [`lp_pool_scratch`] elements, and summed there
-/// as for an average.
+/// Computes the `p`-norm of each window of floats: the sum of `|x|^p`, to the power `1/p`. `scratch`, of
+/// [`lp_pool_scratch`] elements, receives the powers and their sums.
 ///
 /// # Panics
 ///
-/// If `scratch` has no room for a plane and its output, and as [`max_pool`].
+/// If `scratch` is too short for a plane and its output, lengths do not fit the geometry, a stride or dilation is 0, or
+/// there are more than nine spatial dims.
 pub fn lp_pool<T: Number>(
     exec: &Exec<'_>,
     planes: usize,
@@ -202,12 +204,12 @@ pub fn lp_pool<T: Number>(
     Ok(())
 }
 
-/// Work: time of a root, in operations.
+/// Work: cost of a root, in operations.
 const ROOT_WORK: usize = 8;
-/// Sums: largest power that is computed as products.
+/// Sums: largest power that is computed by multiplications.
 const MOST_FACTORS: u32 = 16;
 
-/// Writes `|x|^p`.
+/// Writes `|x|^p` to `powers`.
 fn raise<T: Number>(exec: &Exec<'_>, p: u32, x: &[T], powers: &mut [T::Wide]) -> Result<(), Ended> {
     let level = Level::new(exec.isa);
     fill(exec.pool, powers, Ord::min(p, MOST_FACTORS) as usize, |start, powers| {
@@ -216,6 +218,7 @@ fn raise<T: Number>(exec: &Exec<'_>, p: u32, x: &[T], powers: &mut [T::Wide]) ->
     })
 }
 
+/// Loop that writes `|x|^p` to `powers`.
 struct Raise<'a, T: Number> {
     p: u32,
     x: &'a [T],
@@ -245,15 +248,16 @@ impl<T: Number> Loop for Raise<'_, T> {
     }
 }
 
-/// What becomes of a window.
+/// Fold of a window, and how its result becomes an output.
 struct Pooling<F, G> {
     fold: F,
-    /// The output from what folding gives and what to divide by.
+    /// Computes an output from the result of the fold and the divisor, or 1 without one.
     finish: G,
     divisor: Option<Divisor>,
 }
 
-fn pooled<T: Number, F: Fold>(
+/// Pools planes with a fold, divided between threads by rows, or by planes if their rows are narrow.
+fn pool_planes<T: Number, F: Fold>(
     exec: &Exec<'_>,
     planes: usize,
     window: &Window<'_>,
@@ -305,22 +309,22 @@ fn pooled<T: Number, F: Fold>(
     })
 }
 
-/// Geometry: outputs that fill vectors: one of AVX-512, two of AVX2.
+/// Geometry: outputs that are folded together: one vector of f32 in AVX-512, two in AVX2.
 const GROUP: usize = 16;
-/// Cache: columns of a band of output rows, which stay in a first-level cache beside sums.
+/// Cache: columns of a band of output rows, which stay in a first-level cache beside the sums.
 const BAND: usize = 4096;
 
-/// Columns of all rows of a window, as the loops over taps read them: with neutral elements where
-/// there is padding, and so that neighbouring outputs have neighbouring columns at each tap.
-/// Columns whose distance is a multiple of the stride are a phase, whose lines for the output rows
-/// of a band follow one another.
+/// Layout of the folded rows of a band, as the loops over taps read them: with neutral elements in place of padding,
+/// and so that neighbouring outputs read neighbouring columns for each tap. Columns whose distance is a multiple of the
+/// stride form a phase; the lines of a phase, one for each output row of the band, are adjacent.
 struct Columns {
     /// Columns of a line.
     pitch: usize,
-    /// Phases that taps meet.
+    /// Number of phases that taps read.
     phases: usize,
     /// Output rows of a band.
     rows: usize,
+    /// Stride, dilation, size and padding of the kernel along the last dim.
     stride: usize,
     dilation: usize,
     kernel: usize,
@@ -340,14 +344,14 @@ impl Columns {
         Columns { pitch, phases, rows, stride, dilation, kernel, pad }
     }
 
-    /// Returns the elements of a band, with room for a group after the last.
+    /// Returns the number of elements of a band, with room for a group after the last.
     fn len(&self) -> usize {
         self.phases * self.rows * self.pitch + GROUP
     }
 }
 
-/// Output rows from number `first` on. Rows of a window are folded first, all columns at a time,
-/// then its columns: as many steps as a window has rows and columns, not as it has elements.
+/// Loop over output rows from row `first` on. Folds the rows of a window first, all columns at a time, then its
+/// columns: as many steps as a window has rows and columns, rather than elements.
 struct PooledRows<'a, T: Number, F, G> {
     fold: F,
     window: &'a Window<'a>,
@@ -355,13 +359,13 @@ struct PooledRows<'a, T: Number, F, G> {
     x: &'a [T],
     y: &'a mut [T],
     first: usize,
-    /// Returns the result of the accumulated value and the divisor.
+    /// Computes an output from the result of the fold and the divisor.
     finish: G,
     divisor: Option<Divisor>,
-    /// Room for the columns of a band and for its sums.
+    /// Scratch memory for the columns of a band, and for the sums of its outputs.
     lines: &'a mut [T::Wide],
     sums: &'a mut [T::Wide],
-    /// Room for a row of columns, where these are cut into phases.
+    /// Scratch memory for a row of columns before they are distributed to phases.
     row: &'a mut [T::Wide],
 }
 
@@ -386,7 +390,7 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> Loop for PooledRows<'_, T, 
 }
 
 impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> PooledRows<'_, T, F, G> {
-    /// Folds the rows under output row `row`, which is number `index` of its band.
+    /// Folds the input rows of output row `row`, which is row `index` of its band.
     #[inline(always)]
     fn fold_rows(&mut self, row: usize, index: usize) {
         let PooledRows { fold, window, columns, x, first, .. } = *self;
@@ -403,7 +407,7 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> PooledRows<'_, T, F, G> {
         };
         let is_whole = columns.stride == 1;
         let to = if is_whole {
-            // Windows that end before the row does leave the rest.
+            // Columns after the last window are left out.
             let line = &mut self.lines[line..][..columns.pitch];
             let inside = line.split_at_mut(columns.pad.min(columns.pitch)).1;
             let count = in_width.min(inside.len());
@@ -421,7 +425,7 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> PooledRows<'_, T, F, G> {
             return;
         }
         for phase in 0..columns.phases {
-            // The first column of the phase that is inside.
+            // First column of the phase that is inside the input.
             let skipped = columns.pad.saturating_sub(phase).div_ceil(columns.stride);
             let column = phase + skipped * columns.stride - columns.pad;
             let line = phase * columns.rows * columns.pitch + line + skipped;
@@ -435,13 +439,13 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> PooledRows<'_, T, F, G> {
         }
     }
 
-    /// Folds the columns of the windows of a band of `rows` output rows.
+    /// Folds the columns of the windows of `rows` output rows: of a band, or fewer at the end.
     #[inline(always)]
     fn fold_columns(&mut self, rows: usize) {
         let PooledRows { fold, window, columns, .. } = *self;
         let (pitch, width) = (columns.pitch, window.width());
         if width == 1 && columns.dilation == 1 && columns.stride == 1 {
-            // A single output per row, as in global pooling: its taps are a run.
+            // One output per row, as in global pooling: its taps are a contiguous run.
             for row in 0..rows {
                 let line = &self.lines[row * pitch..][..columns.kernel];
                 let runs = line.chunks(1024).map(|run| run_block(fold, run));
@@ -452,7 +456,7 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> PooledRows<'_, T, F, G> {
         let phase_len = columns.rows * pitch;
         let phase_step = columns.dilation % columns.stride;
         let offset_step = columns.dilation / columns.stride;
-        // Lines of a band are one line if what lies between their outputs is short.
+        // Lines of a band are treated as one line if the columns between their outputs are few.
         let groups = width.div_ceil(GROUP);
         let (lines, groups, pitch) = if pitch <= groups * GROUP {
             (1, ((rows - 1) * pitch + width).div_ceil(GROUP), 0)
@@ -480,7 +484,7 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> PooledRows<'_, T, F, G> {
         }
     }
 
-    /// Writes output row `row`, which is number `index` of its band.
+    /// Writes output row `row`, which is row `index` of its band.
     #[inline(always)]
     fn write(&mut self, row: usize, index: usize) {
         let PooledRows { window, columns, first, divisor, ref finish, .. } = *self;
@@ -493,7 +497,7 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> PooledRows<'_, T, F, G> {
         };
         let rows = Taps::new(window, first + row).divisor(window, divisor);
         let last = window.input.len() - 1;
-        // Outputs whose windows are inside: those that meet the first and the last tap there.
+        // Outputs whose windows are inside the input: the first and the last tap are.
         let low = taps::outputs(window, 0, width);
         let high = taps::outputs(window, columns.kernel.max(1) - 1, width);
         let inside = low.start.max(high.start)..low.end.min(high.end);
@@ -507,13 +511,12 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> PooledRows<'_, T, F, G> {
     }
 }
 
-/// As [`max_pool`], with the position of each greatest element (the first of equals; the first NaN
-/// if there is one) in the whole input: planes are counted before positions in the plane. A window
-/// without any element gets -1.
+/// Computes maxima like [`max_pool`], and the position of each in the whole input: the first of equal elements, or the
+/// first NaN. Positions count planes before positions in the plane; a window without elements has position -1.
 ///
 /// # Panics
 ///
-/// As [`max_pool`].
+/// If lengths do not fit the geometry, a stride or dilation is 0, or there are more than nine spatial dims.
 pub fn max_pool_with_indices<T: Number>(
     exec: &Exec<'_>,
     planes: usize,
@@ -538,7 +541,7 @@ pub fn max_pool_with_indices<T: Number>(
             }
         })
     })?;
-    // Where the greatest element is says what it is.
+    // The position determines the maximum.
     let places = &*indices;
     fill(pool, y, 1, |start, y| {
         for (y, &place) in y.iter_mut().zip(&places[start..]) {
@@ -555,27 +558,27 @@ pub fn max_pool_with_indices<T: Number>(
     Ok(())
 }
 
-/// What the outputs of a plane see of it.
+/// Columns and rows of a plane that its outputs read.
 struct Seen<'a> {
-    /// For each output of a row: the first column, and how many columns.
+    /// First column and number of columns, for each output of a row.
     columns: &'a [[usize; 2]],
-    /// The outputs of a row that see as many columns as the kernel has.
+    /// Outputs of a row that read as many columns as the kernel has.
     whole: Range<usize>,
-    /// Offsets of input rows, those of each output row one after the other.
+    /// Offsets of the input rows that each output row reads, one output row after the other.
     starts: &'a [usize],
-    /// By output row: where the next one's begin.
+    /// End of each output row's part of `starts`.
     ends: &'a [usize],
 }
 
 impl Seen<'_> {
-    /// Calls back with lists that are in scratch memory.
+    /// Computes the lists in scratch memory and calls `read` with them.
     fn with<R>(window: &Window<'_>, read: impl FnOnce(&Seen<'_>) -> R) -> R {
         let last = window.input.len() - 1;
         let rows: usize = window.output[..last].iter().product();
-        let rows_seen: usize = (0..rows).map(|row| rows_seen_by(window, row).count()).sum();
+        let rows_seen: usize = (0..rows).map(|row| input_rows(window, row).count()).sum();
         with_scratch_of(window.width(), |columns: &mut [[usize; 2]]| {
             for (o, column) in columns.iter_mut().enumerate() {
-                let inside = taps::inside(window, last, o);
+                let inside = taps::positions_inside(window, last, o);
                 let first = o * window.strides[last] + inside.start * window.dilations[last];
                 *column = [first.saturating_sub(window.pads_begin[last]), inside.len()];
             }
@@ -587,7 +590,7 @@ impl Seen<'_> {
                 let (ends, starts) = lists.split_at_mut(rows);
                 let mut count = 0;
                 for (row, end) in ends.iter_mut().enumerate() {
-                    for row in rows_seen_by(window, row) {
+                    for row in input_rows(window, row) {
                         starts[count] = row * window.input[last];
                         count += 1;
                     }
@@ -599,13 +602,13 @@ impl Seen<'_> {
     }
 }
 
-/// The input rows that an output row sees.
-fn rows_seen_by(window: &Window<'_>, row: usize) -> impl Iterator<Item = usize> {
+/// Returns the input rows that an output row reads.
+fn input_rows(window: &Window<'_>, row: usize) -> impl Iterator<Item = usize> {
     let mut taps = Taps::new(window, row);
     std::iter::from_fn(move || taps.next_row(window))
 }
 
-/// Positions of the greatest elements, for output rows from number `first` on: output by output.
+/// Loop that finds positions of maxima for output rows from row `first` on, output by output.
 struct Places<'a, T> {
     window: &'a Window<'a>,
     seen: &'a Seen<'a>,
@@ -615,8 +618,8 @@ struct Places<'a, T> {
 }
 
 impl<'a, T> Places<'a, T> {
-    /// For each output row: where its plane begins, the rows that it sees, and its positions. Not
-    /// a function that calls back, as that might be compiled without the vectors of the loop.
+    /// Returns, for each output row, the offset of its plane, the offsets of the input rows that it reads, and its
+    /// positions. An iterator, as a function with a callback might be compiled without the instruction set of the loop.
     #[inline(always)]
     fn rows(self) -> impl Iterator<Item = (usize, &'a [usize], &'a mut [i64])> {
         let Seen { columns, starts, ends, .. } = self.seen;
@@ -642,16 +645,17 @@ impl<T: Number> Loop for Places<'_, T> {
         let dilation = self.window.dilations[self.window.dilations.len() - 1];
         for (plane, starts, indices) in self.rows() {
             for (index, &[column, count]) in indices.iter_mut().zip(columns) {
-                *index = place_of(x, plane, starts, column, (count, dilation));
+                *index = find_place(x, plane, starts, column, (count, dilation));
             }
         }
     }
 }
 
-/// The same where rows are long: a group of neighbouring outputs tap by tap.
+/// Loop like [`Places`], but over groups of neighbouring outputs, tap by tap.
 struct PlacesByTap<'a, T>(Places<'a, T>);
 
 impl<T> PlacesByTap<'_, T> {
+    /// Whether output rows are long enough for a group, and positions in a plane fit 32 bits.
     fn suits(window: &Window<'_>, seen: &Seen<'_>) -> bool {
         let plane: usize = window.input.iter().product();
         seen.whole.len() >= GROUP && u32::try_from(plane).is_ok()
@@ -669,7 +673,7 @@ impl<T: Number> Loop for PlacesByTap<'_, T> {
         for (plane, starts, indices) in self.0.rows() {
             for output in (0..whole.start).chain(whole.end..columns.len()) {
                 let [column, count] = columns[output];
-                indices[output] = place_of(x, plane, starts, column, (count, dilation));
+                indices[output] = find_place(x, plane, starts, column, (count, dilation));
             }
             let columns = &columns[whole.clone()];
             let indices = &mut indices[whole.clone()];
@@ -679,7 +683,7 @@ impl<T: Number> Loop for PlacesByTap<'_, T> {
             }
             let row = RowOfPlaces { x: &x[plane..], starts, stride, plane };
             for first in (0..columns.len()).step_by(GROUP) {
-                // A few outputs twice are cheaper than a few one by one.
+                // Recomputing a few outputs is cheaper than computing the last few one by one.
                 let first = first.min(columns.len() - GROUP);
                 if let Some(indices) = indices[first..].first_chunk_mut() {
                     row.find(columns[first][0], (kernel, dilation), indices);
@@ -689,10 +693,10 @@ impl<T: Number> Loop for PlacesByTap<'_, T> {
     }
 }
 
-/// Where the greatest element of one window is, or -1: in rows that begin at `starts` of a plane,
-/// `count` columns from number `column` on, so many apart.
+/// Finds the position of the maximum of one window, or -1. The window has `count` columns from `column` on, `dilation`
+/// apart, in the rows with offsets `starts` of the plane at offset `plane`.
 #[inline(always)]
-fn place_of<T: Number>(
+fn find_place<T: Number>(
     x: &[T],
     plane: usize,
     starts: &[usize],
@@ -710,7 +714,7 @@ fn place_of<T: Number>(
             let at = start + k * dilation;
             let x = x[at].widen();
             let wins = (x > best) | (x.is_nan() & !best.is_nan());
-            // Nobody can foretell it: a jump would be taken wrongly every few times.
+            // The outcome is random: a branch would be mispredicted every few elements.
             best = select_unpredictable(wins, x, best);
             place = select_unpredictable(wins, at, place);
         }
@@ -718,22 +722,23 @@ fn place_of<T: Number>(
     place as i64
 }
 
-/// Neighbouring windows of a row that lie inside of the input.
+/// Neighbouring windows of a row, all inside the input.
 struct RowOfPlaces<'a, T> {
-    /// From the plane on, which begins at element `plane` of all.
+    /// Elements from the plane on, which begins at offset `plane`.
     x: &'a [T],
+    /// Offsets of the input rows that the windows read.
     starts: &'a [usize],
     stride: usize,
     plane: usize,
 }
 
 impl<T: Number> RowOfPlaces<'_, T> {
-    /// The positions for neighbouring windows, the first of which begins at a column.
+    /// Finds the positions of a group of neighbouring windows, the first of which begins at `column`.
     #[inline(always)]
     fn find(&self, column: usize, (count, dilation): (usize, usize), indices: &mut [i64; GROUP]) {
         let first = self.starts[0] + column;
         let mut best = group(&self.x[first..], self.stride);
-        // Where the first window has them.
+        // Positions of the taps for the first window of the group.
         let mut taps = [first as u32; GROUP];
         for start in self.starts {
             for k in 0..count {
@@ -752,14 +757,14 @@ impl<T: Number> RowOfPlaces<'_, T> {
     }
 }
 
-/// `x[0], x[stride], ..`
+/// Reads `x[0], x[stride], ..`, widened.
 #[inline(always)]
 fn group<T: Number>(x: &[T], stride: usize) -> [T::Wide; GROUP] {
     let mut found = [T::LOWEST.widen(); GROUP];
     match stride {
         1 => found.iter_mut().zip(&x[..GROUP]).for_each(|(to, x)| *to = x.widen()),
         2 => {
-            // A fixed length, in which every second element is a shuffle of vectors.
+            // A constant length compiles to shuffles of vectors for every second element.
             /// Geometry: inputs of a group with stride 2.
             const PAIRS: usize = 2 * GROUP - 1;
             if let Some(x) = x.first_chunk::<PAIRS>() {
@@ -771,13 +776,13 @@ fn group<T: Number>(x: &[T], stride: usize) -> [T::Wide; GROUP] {
     found
 }
 
-/// The first `n` of `x[0], x[stride], ..`, at least one, with their numbers.
+/// Calls `see` with the index and the value of the first `n` of `x[0], x[stride], ..`; `n` is at least 1.
 #[inline(always)]
 fn each_strided<T: Copy>(x: &[T], stride: usize, n: usize, mut see: impl FnMut(usize, T)) {
     match stride {
         1 => x[..n].iter().enumerate().for_each(|(i, x)| see(i, *x)),
         2 => {
-            // All but the last have a whole pair, which lets the loop read pairs and vectorise.
+            // Each but the last has a whole pair: the loop reads pairs, which the compiler vectorizes.
             let (pairs, _) = x.as_chunks::<2>();
             pairs[..n - 1].iter().enumerate().for_each(|(i, pair)| see(i, pair[0]));
             see(n - 1, x[2 * (n - 1)]);
@@ -786,7 +791,7 @@ fn each_strided<T: Copy>(x: &[T], stride: usize, n: usize, mut see: impl FnMut(u
     }
 }
 
-/// A position in all planes with the first dim of a plane counted fastest.
+/// Converts a position in all planes to one with the first dim of a plane varying fastest.
 fn column_major(plane: &[usize], at: usize) -> i64 {
     let (mut rest, mut position) = (at, 0);
     for &dim in plane.iter().rev() {

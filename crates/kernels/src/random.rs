@@ -1,12 +1,10 @@
-//! Random numbers: drawn from a generator, in an order that no number of threads changes.
+//! Random numbers, drawn in an order that does not depend on the number of threads.
 //!
-//! Two generators. [`Mt19937`] draws one number after the other, so it fills a block serially,
-//! whose pieces threads then transform. [`Philox`] computes the number at any place from the place
-//! alone, so each thread draws its own.
+//! [`Mt19937`] draws one number after the other, so it fills a block serially, whose pieces threads then transform.
+//! [`Philox`] computes each number from its position alone, so each thread draws its own.
 //!
-//! Every number is drawn in double precision and rounded to the type of the output; so is what it
-//! becomes when it is scaled, and again when it is shifted. Both are done in the type that the one
-//! of the output is [widened](Number::Wide) to. So numpy does it.
+//! As in numpy, each number is drawn in double precision and rounded to the type of the output, again after scaling,
+//! and again after shifting. Both are computed in the type that the output [widens](Number::Wide) to.
 
 mod mt19937;
 mod philox;
@@ -22,32 +20,31 @@ use sardonyx_simd::chunks::Shared;
 use sardonyx_simd::number::{Arith, Number};
 use sardonyx_simd::{Ended, Exec, Failure};
 
-/// What draws.
+/// Generator of uniform numbers.
 #[derive(Debug, Clone)]
 pub enum Generator {
     Mt19937(Mt19937),
     Philox(Philox),
 }
 
-/// Work: numbers that one thread transforms at a time: whole groups of Philox, and pairs, of which
-/// normal numbers are made.
+/// Work: numbers that one thread transforms at a time: whole groups of Philox, and whole pairs for normal numbers.
 const PIECE: usize = 128 * philox::GROUP;
 /// Work: numbers that are drawn serially before threads transform them.
 const BLOCK: usize = 16 * PIECE;
 
+/// Distribution of the numbers before scale and shift.
 #[derive(Debug, Clone, Copy)]
 enum Distribution {
-    /// From 0 up to, but without 1. Philox draws that many bits, Mt19937 always 53.
-    Uniform {
-        bits: u32,
-    },
+    /// Uniform in `0..1`, 1 excluded. Philox draws `bits` bits, Mt19937 always 53.
+    Uniform { bits: u32 },
+    /// Standard normal.
     Normal,
 }
 
-/// Numbers spread evenly from `low` up to `low + range`.
+/// Fills `y` with numbers uniform in `low..low + range`.
 ///
-/// Those of Philox stay below 1 before they are scaled: only as many bits are drawn as the type
-/// holds. Those of Mt19937 may be rounded up to 1, as they are by numpy.
+/// Numbers of Philox stay below 1 before they are scaled, as only as many bits are drawn as the type holds. Those of
+/// Mt19937 may be rounded up to 1, as in numpy.
 pub fn uniform<T: Number>(
     exec: &Exec<'_>,
     generator: Generator,
@@ -56,12 +53,11 @@ pub fn uniform<T: Number>(
     y: &mut [T],
 ) -> Result<(), Ended> {
     let distribution = Distribution::Uniform { bits: bits_below_one::<T>() };
-    affine(exec, generator, distribution, range, low, y)
+    fill_scaled(exec, generator, distribution, range, low, y)
 }
 
-/// Numbers of a normal distribution. Mt19937 makes them by the polar method, Philox by that of
-/// Box and Muller ("A note on the generation of random normal deviates", 1958), which rejects
-/// nothing and so keeps the place of every number known.
+/// Fills `y` with normal numbers. Mt19937 uses the polar method, Philox that of Box and Muller ("A note on the
+/// generation of random normal deviates", 1958), which rejects no numbers, so that the position of each is known.
 pub fn normal<T: Number>(
     exec: &Exec<'_>,
     generator: Generator,
@@ -69,19 +65,18 @@ pub fn normal<T: Number>(
     mean: f64,
     y: &mut [T],
 ) -> Result<(), Ended> {
-    affine(exec, generator, Distribution::Normal, scale, mean, y)
+    fill_scaled(exec, generator, Distribution::Normal, scale, mean, y)
 }
 
-/// For each probability `p[i]` whether a number fell on its side.
+/// Draws one trial for each probability `p[i]`.
 ///
 /// # Errors
 ///
-/// The index of the first probability that is not from 0 to 1; nothing is drawn. The end of the
-/// work.
+/// The index of the first probability outside of 0 to 1, in which case no number is drawn; or cancellation of the run.
 ///
 /// # Panics
 ///
-/// If `p` and `y` are not equally long.
+/// If `p` and `y` differ in length.
 pub fn bernoulli<T: Number, B: From<bool> + Send>(
     exec: &Exec<'_>,
     generator: Generator,
@@ -101,21 +96,21 @@ pub fn bernoulli<T: Number, B: From<bool> + Send>(
     Ok(())
 }
 
-/// One trial as numpy's `binomial` makes it: by inversion, for the rarer outcome, whose complement
-/// it computes by way of a logarithm. Where the sum of both outcomes is rounded to below the
-/// number, numpy draws again; that is once in 10^15 numbers, and left out.
+/// Whether a trial with probability `p` succeeds, as in numpy's `binomial`: by inversion for the rarer outcome, the
+/// complement of whose probability is computed through a logarithm. Leaves out numpy's second draw, which is needed
+/// where the probabilities of both outcomes round to a sum below the number: once in 10^15 numbers.
 fn succeeds(p: f64, number: f64) -> bool {
     let is_rare = p <= 0.5;
     let rare = if is_rare { p } else { 1.0 - p };
     (number > (1.0 - rare).ln().exp()) == is_rare
 }
 
-/// `x` without elements that are set to zero with the probability `ratio`, multiplied by `scale`.
-/// `mask` is told which elements stay.
+/// Sets each element to 0 with probability `ratio`, and multiplies the others by `scale`. `mask` receives which
+/// elements are kept.
 ///
 /// # Panics
 ///
-/// If the slices are not equally long.
+/// If the slices differ in length.
 pub fn dropout<T: Number, B: From<bool> + Send>(
     exec: &Exec<'_>,
     generator: Generator,
@@ -131,7 +126,7 @@ pub fn dropout<T: Number, B: From<bool> + Send>(
     let mask = mask.map(Shared::new);
     in_pieces(exec, generator, Distribution::Uniform { bits: 53 }, y, |first, numbers, y| {
         for ((x, number), y) in x[first..].iter().zip(numbers).zip(y) {
-            // A product, and no choice: zeros keep their sign, and what is no number stays so.
+            // A product rather than a choice: zeros keep their sign, and NaN stays NaN.
             let kept = if *number >= ratio { T::Wide::ONE } else { T::Wide::ZERO };
             *y = T::narrow(x.widen().mul(kept).mul(scale));
         }
@@ -145,17 +140,17 @@ pub fn dropout<T: Number, B: From<bool> + Send>(
     })
 }
 
-/// For each row of `classes` logarithms of weights, `samples` numbers of classes, drawn with
-/// probabilities that are as the weights. `logits` is `[rows, classes]`, `y` `[rows, samples]`.
+/// Draws `samples` classes for each row, with probabilities proportional to the exponentials of its logits. `logits` is
+/// `[rows, classes]`, `y` is `[rows, samples]`.
 ///
 /// # Errors
 ///
-/// The first row that has no weights: one is NaN or infinite, all are zero, or there are no
-/// classes. Nothing is drawn. The end of the work.
+/// The first row without valid weights (one is NaN or infinite, all are 0, or there are no classes), in which case no
+/// number is drawn; or cancellation of the run.
 ///
 /// # Panics
 ///
-/// If the slices are not that long.
+/// If lengths do not fit the dims.
 pub fn multinomial<T: Number, I: Number>(
     exec: &Exec<'_>,
     generator: Generator,
@@ -167,7 +162,7 @@ pub fn multinomial<T: Number, I: Number>(
     assert_eq!(y.len(), rows * samples);
     let row = |row: usize| &logits[row * classes..][..classes];
     let has_weights = |logits: &[T]| {
-        logits.iter().all(|x| x.to_f64() < f64::INFINITY) && greatest(logits).is_finite()
+        logits.iter().all(|x| x.to_f64() < f64::INFINITY) && greatest_logit(logits).is_finite()
     };
     if let Some(row) = (0..rows).find(|index| !has_weights(row(*index))) {
         return Err(Failure::Operand(row));
@@ -178,7 +173,7 @@ pub fn multinomial<T: Number, I: Number>(
             for (place, (number, y)) in (first..).zip(numbers.iter().zip(y)) {
                 if place / samples != summed {
                     summed = place / samples;
-                    sum_up(row(summed), sums);
+                    accumulate_weights(row(summed), sums);
                 }
                 let total = sums.last().copied().unwrap_or(0.0);
                 let class = sums.partition_point(|sum| *sum <= number * total);
@@ -189,13 +184,14 @@ pub fn multinomial<T: Number, I: Number>(
     Ok(())
 }
 
-fn greatest<T: Number>(logits: &[T]) -> f64 {
+/// Returns the greatest logit; NaN is ignored.
+fn greatest_logit<T: Number>(logits: &[T]) -> f64 {
     logits.iter().map(|x| x.to_f64()).fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// The weights up to each class, relative to the greatest one.
-fn sum_up<T: Number>(logits: &[T], sums: &mut [f64]) {
-    let greatest = greatest(logits);
+/// Computes the cumulative weights of the classes, relative to the greatest weight.
+fn accumulate_weights<T: Number>(logits: &[T], sums: &mut [f64]) {
+    let greatest = greatest_logit(logits);
     let mut sum = 0.0;
     for (x, to) in logits.iter().zip(sums) {
         sum += (x.to_f64() - greatest).exp();
@@ -203,7 +199,8 @@ fn sum_up<T: Number>(logits: &[T], sums: &mut [f64]) {
     }
 }
 
-fn affine<T: Number>(
+/// Fills `y` with numbers of a distribution, scaled and then shifted.
+fn fill_scaled<T: Number>(
     exec: &Exec<'_>,
     generator: Generator,
     distribution: Distribution,
@@ -220,8 +217,8 @@ fn affine<T: Number>(
     })
 }
 
-/// Calls `body(first, numbers, piece)` for pieces that make up `y`, each with as many numbers as it
-/// has elements. Where pieces begin depends on their number alone.
+/// Calls `body(first, numbers, piece)` for pieces that make up `y`, each with as many numbers as it has elements. The
+/// bounds of pieces do not depend on the number of threads.
 fn in_pieces<T: Send>(
     exec: &Exec<'_>,
     generator: Generator,
@@ -238,7 +235,7 @@ fn in_pieces<T: Send>(
                 let mut generator = generator.state();
                 for start in (0..len).step_by(BLOCK) {
                     let wanted = BLOCK.min(len - start);
-                    // Normal numbers are made in pairs; of an odd count the last one is dropped.
+                    // Normal numbers are drawn in pairs; of an odd count, the last one is dropped.
                     let block = &mut block[..wanted.next_multiple_of(2)];
                     match distribution {
                         Distribution::Uniform { .. } => generator.uniform(&mut block[..wanted]),
@@ -248,13 +245,13 @@ fn in_pieces<T: Send>(
                     pool.run(wanted.div_ceil(PIECE), |piece| {
                         let first = piece * PIECE;
                         let len = PIECE.min(wanted - first);
-                        // SAFETY: pieces are disjoint, and begin at even places.
+                        // SAFETY: pieces are disjoint and begin at even positions.
                         let (numbers, y) = unsafe {
                             let numbers = block.part(first, len.next_multiple_of(2));
                             (numbers, shared.part(start + first, len))
                         };
                         if let Distribution::Normal = distribution {
-                            numbers.chunks_exact_mut(2).for_each(polar);
+                            numbers.chunks_exact_mut(2).for_each(transform_polar);
                         }
                         body(start + first, &numbers[..len], y);
                     })?;
@@ -275,7 +272,7 @@ fn in_pieces<T: Send>(
                     Distribution::Uniform { bits } => philox.uniform(level, first, bits, numbers),
                     Distribution::Normal => {
                         philox.uniform(level, first, 53, numbers);
-                        numbers.chunks_exact_mut(2).for_each(box_muller);
+                        numbers.chunks_exact_mut(2).for_each(transform_box_muller);
                     }
                 }
                 body(first, &numbers[..len], y);
@@ -284,26 +281,26 @@ fn in_pieces<T: Send>(
     }
 }
 
-/// Two normal numbers of a point within the unit circle.
-fn polar(point: &mut [f64]) {
+/// Turns a point within the unit circle into two normal numbers (polar method).
+fn transform_polar(point: &mut [f64]) {
     let (x, y) = (point[1], point[0]);
-    // The sum in this order, for the same bits as numpy.
+    // In this order, for the same bits as numpy.
     let square = x * x + y * y;
     let factor = (-2.0 * square.ln() / square).sqrt();
     point[0] = factor * y;
     point[1] = factor * x;
 }
 
-/// Two normal numbers of two uniform ones.
-fn box_muller(pair: &mut [f64]) {
-    // Not of zero, whose logarithm is infinite.
+/// Turns two uniform numbers into two normal ones (Box and Muller).
+fn transform_box_muller(pair: &mut [f64]) {
+    // `1 - x` is never 0, whose logarithm is infinite.
     let radius = (-2.0 * (1.0 - pair[0]).ln()).sqrt();
     let (sin, cos) = (TAU * pair[1]).sin_cos();
     pair[0] = radius * cos;
     pair[1] = radius * sin;
 }
 
-/// The most bits that a fraction below 1 may have to be a `T`.
+/// Returns the most bits with which each fraction below 1 is exactly a `T`.
 fn bits_below_one<T: Number>() -> u32 {
     let below_one = |bits: u32| 1.0 - (0.5f64).powi(bits as i32);
     let fits = |bits: &u32| T::from_f64(below_one(*bits)).to_f64() == below_one(*bits);

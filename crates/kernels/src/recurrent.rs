@@ -1,17 +1,15 @@
-//! Layers that keep a state from step to step of sequences.
+//! Recurrent layers: RNN, GRU and LSTM.
 //!
-//! The one idea: the product of the whole input with its weights does not depend on the state, so
-//! it is one large product before the first step. A step computes only the product of the state, a
-//! matrix with a row for each sequence, and then functions of gates, row by row, while a row is in
-//! the first-level cache.
+//! The product of the input with its weights does not depend on the state, so it is one large product before the first
+//! step. A step computes only the product of the state, a matrix with a row for each sequence, and then functions of
+//! gates, row by row, while a row is in the first-level cache.
 //!
-//! Sequences may end before the last step. Their rows then rest: they keep their state, and what
-//! the layer gives for the steps that they do not have is zero. From the last step to the first
-//! they begin to move at their own last step, so no sequence is ever turned round.
+//! Sequences may end before the last step. Their rows then rest: they keep their state, and their outputs are zero. A
+//! backward pass starts each sequence at the sequence's own last step, so no sequence is ever reversed.
 //!
-//! Sequences do not depend on each other, nor do the directions of a layer. So threads share these
-//! where they can, each through all steps, and wait for each other once. Only weights that no
-//! second-level cache holds are shared step by step.
+//! Sequences do not depend on each other, nor do the directions of a layer. So threads divide these where possible,
+//! each computing all steps, and wait for each other once. Only if the weights exceed the second-level cache do threads
+//! divide each step.
 
 mod cell;
 mod steps;
@@ -29,43 +27,37 @@ use sardonyx_simd::{Ended, Exec, Pool, split_even};
 use smallvec::SmallVec;
 use steps::{Group, Work};
 
-/// A function of the elements of a gate.
+/// Function of the elements of a gate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gate {
+    /// An elementwise operation.
     Of(Unary),
     /// `alpha * x + beta`
-    Affine {
-        alpha: f32,
-        beta: f32,
-    },
+    Affine { alpha: f32, beta: f32 },
     /// `alpha * tanh(beta * x)`
-    ScaledTanh {
-        alpha: f32,
-        beta: f32,
-    },
+    ScaledTanh { alpha: f32, beta: f32 },
 }
 
-/// What a step computes of x, the step's row of the input's product, of the state h of a sequence,
-/// and of the transposed weights U of the state. `hidden` elements of a row are a gate.
+/// Step of a layer, given x, the step's row of the input's product, the state h of a sequence, and the transposed
+/// weights U of the state. A gate is `hidden` elements of a row.
 #[derive(Clone, Copy, Debug)]
 pub enum Cell<'a, T: RecurrentElement> {
     /// `h = f(x + h U)`
     Plain { function: Gate, state: T::Right<'a> },
-    /// Units with a gate z that keeps and a gate r that forgets, after Cho et al. ("Learning Phrase
-    /// Representations using RNN Encoder-Decoder for Statistical Machine Translation", 2014), with
-    /// the functions f and g:
+    /// Gated unit (GRU), with a gate z that keeps and a gate r that resets, after Cho et al. ("Learning Phrase
+    /// Representations using RNN Encoder-Decoder for Statistical Machine Translation", 2014), with the functions f and
+    /// g:
     ///
     /// ```text
-    /// z, r = f(x + h U), and c as Candidate says
+    /// z, r = f(x + h U), and c according to Candidate
     /// h = (1 - z) c + z h
     /// ```
     ///
     /// The gates of a row are z, r, c.
     Gated { functions: [Gate; 2], candidate: Candidate<'a, T> },
-    /// Long short-term memory after Hochreiter and Schmidhuber ("Long Short-Term Memory", 1997)
-    /// with the gate that forgets and the peepholes p of Gers, Schraudolph and Schmidhuber
-    /// ("Learning Precise Timing with LSTM Recurrent Networks", 2002), with the functions f, g and
-    /// q:
+    /// Long short-term memory (LSTM) after Hochreiter and Schmidhuber ("Long Short-Term Memory", 1997) with the forget
+    /// gate and the peepholes p of Gers, Schraudolph and Schmidhuber ("Learning Precise Timing with LSTM Recurrent
+    /// Networks", 2002), with the functions f, g and q:
     ///
     /// ```text
     /// i, k = f(x + h U + p c)
@@ -74,18 +66,18 @@ pub enum Cell<'a, T: RecurrentElement> {
     /// h = o q(c)
     /// ```
     ///
-    /// The gates of a row are i, o, k, and the one that g is of.
+    /// The gates of a row are i, o, k, and the argument of g.
     Memory {
         functions: [Gate; 3],
         state: T::Right<'a>,
         /// Weights of the cell for the gates i, o and k.
         peepholes: Option<&'a [T]>,
-        /// k is `1 - i` instead.
+        /// Whether k is `1 - i` instead.
         coupled: bool,
     },
 }
 
-/// What the state gives to the candidate of a gated unit.
+/// Candidate for the state of a gated unit.
 #[derive(Clone, Copy, Debug)]
 pub enum Candidate<'a, T: RecurrentElement> {
     /// `c = g(x + (r h) U)`: a product of its own, with weights of its own.
@@ -94,37 +86,37 @@ pub enum Candidate<'a, T: RecurrentElement> {
     ResetLast { state: T::Right<'a>, bias: Option<&'a [T]> },
 }
 
-/// A cell, and where its functions' arguments are clipped.
+/// Cell, and bounds of the arguments of its functions.
 #[derive(Clone, Copy, Debug)]
 pub struct Layer<'a, T: RecurrentElement> {
     pub cell: Cell<'a, T>,
-    /// Arguments of gates' functions are kept between minus this and this.
+    /// Bound: arguments of the gates' functions are clipped to `-clip..=clip`.
     pub clip: Option<T>,
 }
 
-/// The sequences of a batch.
+/// Sequences of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequences<'a> {
-    /// The number of steps of the longest sequence, or more.
+    /// Number of steps of the longest sequence, or more.
     pub steps: usize,
     /// Number of sequences.
     pub batch: usize,
-    /// The number of elements of a sequence's state.
+    /// Number of elements of a sequence's state.
     pub hidden: usize,
-    /// Number of steps of each sequence, if not all.
+    /// Number of steps of each sequence, unless all have `steps`.
     pub lengths: Option<&'a [usize]>,
 }
 
 impl Sequences<'_> {
+    /// Returns the number of steps of a sequence.
     fn length(&self, sequence: usize) -> usize {
         self.lengths.map_or(self.steps, |lengths| lengths[sequence])
     }
 
-    /// Returns the number of steps whose input is multiplied by its weights at once, in as many
-    /// `passes` with such a cell. Fewer than all keep the product in the second-level cache until
-    /// the steps read it.
+    /// Returns the number of steps whose input is multiplied by its weights at once, in a layer of `passes` passes with
+    /// such a cell. Fewer than all keep the product in the second-level cache until the steps read it.
     ///
-    /// `rows` are the distances in rows of [`Input::x`].
+    /// `rows` are the strides in rows of [`Input::x`].
     pub fn steps_at_once<T: RecurrentElement>(
         &self,
         exec: &Exec<'_>,
@@ -133,10 +125,9 @@ impl Sequences<'_> {
         weights: &T::Right<'_>,
         rows: Strides,
     ) -> usize {
-        /// Work: fewest rows that are worth reading all weights.
+        /// Work: fewest rows for which reading all weights pays.
         const LEAST_ROWS: usize = 96;
-        /// Work: fewest sequences. With 8 a layer is 5 % slower in parts, with 32 up to 13 %
-        /// faster.
+        /// Work: fewest sequences. With 8 a layer is 5 % slower in parts, with 32 up to 13 % faster.
         const LEAST_BATCH: usize = 24;
         let &Sequences { steps, batch, hidden, .. } = self;
         let are_adjacent = rows[0] == batch;
@@ -153,17 +144,17 @@ impl Sequences<'_> {
     }
 }
 
-/// Distances from a step to the next, and from a sequence to the next.
+/// Strides from a step to the next, and from a sequence to the next.
 pub type Strides = [usize; 2];
 
-/// The product of the input with its weights, which have columns for all gates.
+/// Product of the input with its weights, which have columns for all gates.
 #[derive(Debug)]
 pub struct Input<'a, 'w, T: RecurrentElement> {
-    /// A row for each step of each sequence.
+    /// Input rows, one for each step of each sequence.
     pub x: MatRef<'a, T>,
     pub weights: T::Right<'w>,
     pub bias: Option<&'a [T]>,
-    /// Rows of the product for as many steps as [`Sequences::steps_at_once`] returns, or for more.
+    /// Memory for the product: rows of as many steps as [`Sequences::steps_at_once`] returns, or more.
     pub product: &'a mut [T],
 }
 
@@ -171,27 +162,27 @@ pub struct Input<'a, 'w, T: RecurrentElement> {
 #[derive(Debug)]
 pub struct Pass<'a, 'w, T: RecurrentElement> {
     pub layer: Layer<'w, T>,
-    /// Whether steps are taken from the last to the first.
+    /// Whether steps go from the last to the first.
     pub backwards: bool,
     pub input: Input<'a, 'w, T>,
-    /// `batch` rows of `hidden` elements: the state before the first step, then after the last. A
-    /// sequence of no steps has zeros in the end.
+    /// States, `batch` rows of `hidden` elements: before the first step, then after the last. A sequence without steps
+    /// ends with zeros.
     pub h: &'a mut [T],
-    /// The cell of [`Cell::Memory`] in the form of `h`; empty for all others.
+    /// Cells of [`Cell::Memory`] in the layout of `h`; empty for other layers.
     pub c: &'a mut [T],
 }
 
-/// Receives the states after all steps.
+/// Outputs: the states after each step.
 #[derive(Debug)]
 pub struct Outputs<'a, T> {
     pub y: &'a mut [T],
     pub strides: Strides,
-    /// Elements from a pass to the next.
+    /// Stride from a pass to the next, in elements.
     pub pass_stride: usize,
 }
 
 impl<T> Outputs<'_, T> {
-    /// Whether no two rows overlap and all are inside.
+    /// Whether all rows are inside `y` and no two overlap.
     fn fits(&self, sequences: &Sequences<'_>, passes: usize) -> bool {
         let &Sequences { steps, batch, hidden, .. } = sequences;
         let [step, sequence] = self.strides;
@@ -211,17 +202,17 @@ impl<T> Outputs<'_, T> {
     }
 }
 
-/// An element type of layers with states.
+/// Element type of recurrent layers.
 pub trait RecurrentElement: Math + UnaryElement {
-    /// The right operand of a product.
+    /// Right operand of a product.
     type Right<'a>: Copy + Debug + Send + Sync;
-    /// A right operand of many products.
+    /// Right operand of many products, prepared once.
     type Repeated<'a>: Debug + Sync;
 
     /// Wraps a matrix as a right operand.
     fn plain(matrix: MatRef<'_, Self>) -> Self::Right<'_>;
 
-    /// Wraps a packed matrix as a right operand. Returns `None` for types that have no such form.
+    /// Wraps a packed matrix as a right operand. Returns `None` for types without packed matrices.
     fn packed(matrix: &PackedB) -> Option<Self::Right<'_>>;
 
     /// Returns the rows and columns of a right operand.
@@ -261,10 +252,10 @@ pub trait RecurrentElement: Math + UnaryElement {
         sweep: Sweep,
     ) -> Result<(), Ended>;
 
-    /// Whether a row of a product has the same bits whatever the number of rows.
+    /// Whether a row of a product has the same bits for any number of rows.
     fn has_independent_rows(right: &Self::Right<'_>) -> bool;
 
-    /// Returns the most bytes of scratch memory that [`RecurrentElement::product`] takes.
+    /// Returns the most bytes of scratch memory that [`RecurrentElement::product`] uses.
     fn product_scratch(exec: &Exec<'_>, a: MatRef<'_, Self>, right: Self::Right<'_>) -> usize;
 }
 
@@ -392,21 +383,20 @@ impl<'a, T: RecurrentElement> Cell<'a, T> {
         }
     }
 
-    /// Returns the number of elements of scratch memory that [`recur`] needs.
+    /// Returns the length of the scratch memory that [`recur`] needs, in elements.
     pub fn scratch_len(&self, batch: usize, hidden: usize) -> usize {
         let resets = usize::from(self.products()[1].is_some());
         (self.gates() + resets).saturating_mul(batch.saturating_mul(hidden))
     }
 }
 
-/// Takes sequences through all steps of each pass. `rows` are the distances in rows of
-/// [`Input::x`]; `scratch` has at least [`Cell::scratch_len`] elements of any value for each pass.
+/// Computes all steps of all sequences in each pass. `rows` are the strides in rows of [`Input::x`]; `scratch` has at
+/// least [`Cell::scratch_len`] elements of any value for each pass.
 ///
 /// # Panics
 ///
-/// If lengths of slices or sizes of matrices do not fit, passes have different cells, a sequence is
-/// longer than there are steps, rows of the outputs overlap, or this machine does not have the
-/// instruction set.
+/// If lengths of slices or sizes of matrices do not fit, passes have different cells, a sequence has more than `steps`
+/// steps, rows of the outputs overlap, or this machine lacks the instruction set.
 pub fn recur<T: RecurrentElement>(
     exec: &Exec<'_>,
     sequences: &Sequences<'_>,
@@ -478,7 +468,7 @@ pub fn recur<T: RecurrentElement>(
     })
 }
 
-/// A pass whose sequences several threads take.
+/// Pass whose sequences are divided between threads.
 struct SharedPass<'a, 'w, T: RecurrentElement> {
     layer: Layer<'w, T>,
     backwards: bool,
@@ -519,30 +509,30 @@ impl<'a, T> SharedOutputs<'a, T> {
     }
 }
 
-/// Work that threads share.
+/// Division of work between threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sharing {
-    /// The calling thread computes alone.
+    /// The calling thread computes all.
     None,
-    /// Sequences of each pass in so many groups, each of which one thread takes through all steps.
+    /// Sequences of each pass are divided into so many groups; one thread computes all steps of a group.
     Groups(usize),
-    /// Products and rows of each step.
+    /// Products and rows of each step are divided.
     Steps,
 }
 
 impl Sharing {
+    /// Chooses the division from the amount of work, and from whether weights stay in the second-level cache.
     fn new<T: RecurrentElement>(
         exec: &Exec<'_>,
         sequences: &Sequences<'_>,
         cell: &Cell<'_, T>,
         passes: usize,
     ) -> Sharing {
-        /// Work: fewest multiply-adds worth waking a thread.
+        /// Work: fewest multiply-adds for which waking a thread pays.
         const WORTH: usize = 1 << 19;
-        /// Work: fewest multiply-adds of a step that threads share, which then wait for each other.
+        /// Work: fewest multiply-adds of a step that is divided, after which threads wait for each other.
         const WORTH_STEP: usize = 1 << 18;
-        /// Work: sequences for which the multiply-adds of a weight take longer than to fetch it
-        /// from the last-level cache.
+        /// Work: sequences for which the multiply-adds of a weight take longer than its load from the last-level cache.
         const MANY: usize = 24;
         let &Sequences { steps, batch, hidden, .. } = sequences;
         let threads = exec.pool.threads();
@@ -556,7 +546,7 @@ impl Sharing {
         let may_split = rights.all(|(right, _)| T::has_independent_rows(right));
         let groups = threads.div_ceil(passes).min(if may_split { batch } else { 1 });
         let floats = weights.saturating_mul(size_of::<T>() / size_of::<f32>());
-        // Weights that each thread finds in its second-level cache in every step.
+        // Whether each thread finds the weights in its second-level cache in every step.
         let stay = floats <= exec.caches.own_floats(3, 4);
         if passes * groups > 1 && (stay || batch / groups >= MANY) {
             Sharing::Groups(groups)

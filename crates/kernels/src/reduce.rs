@@ -1,11 +1,10 @@
-//! Reductions over a set of axes, and the positions of extremes along one.
+//! Reductions over a set of axes, and positions of extremes along one.
 //!
-//! The one idea: a reduction is a *fold* (a start value and two inlined functions), and two loops
-//! run every fold. When the innermost dim is reduced, contiguous runs go through 32 parallel
-//! accumulators; when it is kept, whole rows are accumulated into a row of results. Either way at
-//! most a thousand elements enter one f32 accumulator before it is added to an f64 one, in an order
-//! that depends on the dims alone: the error of a sum is that of pairwise summation or smaller, and
-//! no thread count shows in it.
+//! A reduction is a *fold* (a start value and two inlined functions), and two loops run all folds. If the innermost dim
+//! is reduced, contiguous runs go through 32 parallel accumulators; if it is kept, whole rows are accumulated into a
+//! row of results. Either way at most a thousand elements enter one f32 accumulator before it is added to an f64 one,
+//! in an order that depends on the dims alone: the error of a sum is at most that of pairwise summation, and results do
+//! not depend on the number of threads.
 //!
 //! Integers wrap. NaN propagates through `Max` and `Min`.
 
@@ -22,38 +21,37 @@ use sardonyx_simd::chunks::fill;
 use sardonyx_simd::number::{Arith as _, Math, Number};
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// What to reduce to. The value of an empty reduction is given in brackets.
+/// Reduction over the elements of some axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduce {
-    /// (0)
+    /// Sum; 0 without elements.
     Sum,
-    /// (NaN; 0 for integers, whose mean truncates)
+    /// Mean; NaN without elements. Integers: truncated, and 0 without elements.
     Mean,
-    /// (minus infinity; the least integer)
+    /// Maximum; minus infinity or the least integer without elements.
     Max,
-    /// (infinity; the greatest integer)
+    /// Minimum; infinity or the greatest integer without elements.
     Min,
-    /// (1)
+    /// Product; 1 without elements.
     Prod,
-    /// The sum of absolute values (0)
+    /// Sum of absolute values; 0 without elements.
     L1,
-    /// The root of the sum of squares (0)
+    /// Square root of the sum of squares; 0 without elements.
     L2,
-    /// (0)
+    /// Sum of squares; 0 without elements.
     SumSquare,
-    /// The logarithm of the sum (minus infinity)
+    /// Logarithm of the sum; minus infinity without elements.
     LogSum,
-    /// The logarithm of the sum of exponentials, without overflow (minus infinity)
+    /// Logarithm of the sum of exponentials, without overflow; minus infinity without elements.
     LogSumExp,
 }
 
-/// Reduces `x`, contiguous with dims `dims`, over the axes marked in `axes`. `out` has the
-/// remaining dims.
+/// Reduces `x`, contiguous with dims `dims`, over the axes marked in `axes`. `out` has the remaining dims.
 ///
 /// # Panics
 ///
-/// If lengths do not fit `dims`, or more than [`MAX_RANK`] dims remain after merging neighbours, or
-/// `op` is not a sum, mean or extreme of integers of fewer than 32 bits: no operator has others.
+/// If lengths do not fit `dims`, more than [`MAX_RANK`] dims remain after merging neighbours, or `op` is not a sum,
+/// mean or extreme of integers of fewer than 32 bits, which no operator reduces otherwise.
 pub fn reduce<T: Number>(
     exec: &Exec<'_>,
     op: Reduce,
@@ -78,7 +76,7 @@ pub fn reduce<T: Number>(
                 T::run(level, Reduction { level, fold, x, kept, reduced, start, out, finish })
             }};
         }
-        // One loop for all that fold alike.
+        // Reductions with one fold share one compiled loop.
         match op {
             Reduce::Max => fold!(Maximum, Finish::Total),
             Reduce::Min => fold!(Least, Finish::Total),
@@ -107,7 +105,7 @@ pub fn reduce<T: Number>(
     })
 }
 
-/// The walk over the dims whose mark is `wanted`.
+/// Creates the walk over the dims whose mark is `wanted`, with neighbours merged.
 fn walk(dims: &[usize], axes: &[bool], wanted: bool, len: usize) -> Walk<1> {
     let (mut chosen, mut strides, mut rank) = ([0; MAX_RANK], [0; MAX_RANK], 0);
     let mut stride = len;
@@ -125,19 +123,20 @@ fn walk(dims: &[usize], axes: &[bool], wanted: bool, len: usize) -> Walk<1> {
         (chosen[rank], strides[rank]) = (dim, stride);
         rank += 1;
     }
-    // Empty inputs have no elements to be inside of; their walks are never followed into them.
+    // Without elements, no walk is followed, but its bounds are checked.
     let available = if len == 0 { usize::MAX >> 1 } else { len };
     Walk::new(&chosen[..rank], [&strides[..rank]], [available])
 }
 
-/// Sums: exponentials taken before they are summed.
+/// Sums: exponentials that are computed before they are summed.
 const BLOCK: usize = 128;
 
-/// Turns maxima in `out` into logarithms of sums of exponentials.
+/// Loop that turns the maxima in `out` into logarithms of sums of exponentials.
 struct LogSumExp<'a, T> {
     x: &'a [T],
     kept: &'a Walk<1>,
     reduced: &'a Walk<1>,
+    /// Index of the first output.
     start: usize,
     out: &'a mut [T],
 }

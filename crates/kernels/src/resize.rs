@@ -1,29 +1,31 @@
-//! Interpolation along one axis, by a table that says which inputs make up each output.
+//! Interpolation along one axis, by a table of the inputs of each output.
 //!
-//! The one idea: whatever the way of interpolating, an output is a weighted sum of neighbours along
-//! the axis. A resize of several axes is one such pass per axis. Sums are done without fused
-//! multiply-add, in the order of the inputs, so that every instruction set gives the same bits.
+//! For each interpolation, an output is a weighted sum of neighbours along the axis. A resize of several axes is one
+//! pass per axis. Sums use no fused multiply-add and add in the order of the inputs, so that all instruction sets give
+//! the same bits.
 
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{fill, rows};
 use sardonyx_simd::number::{Math, Number};
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// For each output along the axis the inputs that make it up.
+/// Inputs and weights of each output along the axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Taps<'a, R> {
-    /// The first input of each output.
+    /// First input of each output.
     pub first: &'a [usize],
-    /// How many inputs follow each other from there on. Where there is none, the output is
-    /// `outside`.
+    /// Number of adjacent inputs of each output. Without inputs the output is `outside`.
     pub count: &'a [usize],
-    /// The weights, `stride` of them for each output, of which the first `count` are used.
+    /// Weights: `stride` for each output, of which the first `count` are used.
     pub weights: &'a [R],
+    /// Number of weights of an output.
     pub stride: usize,
+    /// Value of outputs without inputs.
     pub outside: R,
 }
 
 impl<R: Copy> Taps<'_, R> {
+    /// Panics unless all lists fit and all inputs are among the `len` elements of the axis.
     fn check(&self, len: usize) {
         assert_eq!(self.first.len(), self.count.len(), "one count per output");
         assert_eq!(self.weights.len(), self.first.len() * self.stride, "weights of each output");
@@ -33,14 +35,15 @@ impl<R: Copy> Taps<'_, R> {
         }
     }
 
+    /// Returns the first input of an output, and its weights.
     #[inline(always)]
-    fn of(&self, output: usize) -> (usize, &[R]) {
+    fn inputs_of(&self, output: usize) -> (usize, &[R]) {
         (self.first[output], &self.weights[output * self.stride..][..self.count[output]])
     }
 }
 
-/// The weight of an element at a distance in the cubic convolution of Keys, "Cubic convolution
-/// interpolation for digital image processing", 1981, with parameter `a`. NaN stays NaN.
+/// Returns the weight of an element at a distance in the cubic convolution of Keys, "Cubic convolution interpolation
+/// for digital image processing", 1981, with parameter `a`. NaN stays NaN.
 pub fn cubic_weight(a: f64, distance: f64) -> f64 {
     let x = distance.abs();
     if x >= 2.0 {
@@ -52,12 +55,12 @@ pub fn cubic_weight(a: f64, distance: f64) -> f64 {
     }
 }
 
-/// `y` is `x`, `[outer, len, inner]`, with as many elements along the axis in the middle as there
-/// are taps.
+/// Interpolates along the middle axis of `x`, with dims `[outer, len, inner]`. `y` has as many elements along that axis
+/// as there are taps.
 ///
 /// # Panics
 ///
-/// If lengths do not fit, or taps lie outside of the axis.
+/// If lengths do not fit, or inputs are outside the axis.
 pub fn along_axis<R: Math>(
     exec: &Exec<'_>,
     dims: [usize; 3],
@@ -79,15 +82,14 @@ pub fn along_axis<R: Math>(
     })
 }
 
-/// Elements in the type in which they are interpolated.
+/// Converts elements to the type in which they are interpolated.
 pub fn to_reals<T: Number>(exec: &Exec<'_>, x: &[T], y: &mut [T::Real]) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "as many elements");
     let level = Level::new(exec.isa);
     fill(exec.pool, y, 1, |first, y| T::to_reals_all(level, &x[first..][..y.len()], y))
 }
 
-/// Elements from what was interpolated: integers are rounded to the nearest, ties to even, and
-/// saturate.
+/// Converts interpolated values to elements. Integers are rounded to the nearest, ties to even, and saturate.
 pub fn from_reals<T: Number>(exec: &Exec<'_>, x: &[T::Real], y: &mut [T]) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "as many elements");
     let level = Level::new(exec.isa);
@@ -102,7 +104,7 @@ pub fn from_reals<T: Number>(exec: &Exec<'_>, x: &[T::Real], y: &mut [T]) -> Res
     })
 }
 
-/// Rows of `inner` elements, from number `first` on.
+/// Loop over rows of `inner` elements, from row `first` on.
 struct AxisRows<'a, R> {
     taps: &'a Taps<'a, R>,
     len: usize,
@@ -126,11 +128,11 @@ impl<R: Math> Loop for AxisRows<'_, R> {
             let x = &x[outer * len * inner..][..len * inner];
             if inner == 1 {
                 for (y, output) in now.iter_mut().zip(output..) {
-                    *y = single(taps, output, x);
+                    *y = interpolate_element(taps, output, x);
                 }
             } else {
                 for (y, output) in now.chunks_exact_mut(inner).zip(output..) {
-                    row(taps, output, x, y);
+                    interpolate_row(taps, output, x, y);
                 }
             }
             (outer, output, y) = (outer + 1, 0, rest);
@@ -138,10 +140,10 @@ impl<R: Math> Loop for AxisRows<'_, R> {
     }
 }
 
-/// One output of an axis whose elements lie side by side.
+/// Computes one output from adjacent elements.
 #[inline(always)]
-fn single<R: Math>(taps: &Taps<'_, R>, output: usize, x: &[R]) -> R {
-    let (first, weights) = taps.of(output);
+fn interpolate_element<R: Math>(taps: &Taps<'_, R>, output: usize, x: &[R]) -> R {
+    let (first, weights) = taps.inputs_of(output);
     let x = &x[first..][..weights.len()];
     match (weights, x) {
         ([], _) => taps.outside,
@@ -157,11 +159,11 @@ fn single<R: Math>(taps: &Taps<'_, R>, output: usize, x: &[R]) -> R {
     }
 }
 
-/// One output for each of the elements that lie side by side.
+/// Computes a row of outputs from rows of elements.
 #[inline(always)]
-fn row<R: Math>(taps: &Taps<'_, R>, output: usize, x: &[R], y: &mut [R]) {
+fn interpolate_row<R: Math>(taps: &Taps<'_, R>, output: usize, x: &[R], y: &mut [R]) {
     let inner = y.len();
-    let (first, weights) = taps.of(output);
+    let (first, weights) = taps.inputs_of(output);
     let input = |tap: usize| &x[(first + tap) * inner..][..inner];
     match *weights {
         [] => y.fill(taps.outside),

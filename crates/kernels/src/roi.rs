@@ -1,4 +1,4 @@
-//! Regions of images, divided into cells.
+//! Pooling of regions of images (ROI): each region is divided into cells.
 
 use std::ops::Range;
 
@@ -6,42 +6,46 @@ use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::{Arith, Math, Number};
 use sardonyx_simd::{Ended, Exec};
 
-/// What a cell is of its samples.
+/// Value of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellValue {
+    /// Mean of its samples.
     Mean,
-    /// The largest of the neighbours of all samples, each times its weight, as the standard's
-    /// reference has it.
+    /// Maximum over the neighbours of all samples, each times its weight, as in the reference implementation of the
+    /// ONNX standard.
     Max,
 }
 
-/// How regions are read.
+/// Cells and samples of the regions.
 #[derive(Clone, Copy, Debug)]
 pub struct RoiAlign<R> {
     pub value: CellValue,
-    /// Rows and columns of cells.
+    /// Number of rows and columns of cells.
     pub cells: [usize; 2],
-    /// Samples of a cell along each side; 0 for about one per element.
+    /// Number of samples of a cell along each side; 0 for about one per element.
     pub sampling: usize,
-    /// From coordinates of regions to those of elements.
+    /// Factor from coordinates of regions to those of elements.
     pub scale: R,
-    /// Whether coordinates are those of corners of elements, not of their centres.
+    /// Whether coordinates are those of corners of elements, rather than of their centres.
     pub half_pixel: bool,
 }
 
 /// Limit: most samples of a cell along each side.
 pub const MOST_SAMPLES: usize = 1 << 14;
 
-/// Where the cells of a region lie.
+/// Cells of a region, with rows first and columns second.
 #[derive(Clone, Copy, Debug)]
 struct Grid<R> {
+    /// Coordinates of the first cell.
     start: [R; 2],
+    /// Sizes of a cell.
     cell: [R; 2],
+    /// Numbers of samples of a cell.
     samples: [usize; 2],
 }
 
 impl<R: Math> RoiAlign<R> {
-    /// `region` is `[x1, y1, x2, y2]`.
+    /// Divides the region `[x1, y1, x2, y2]` into cells.
     fn grid(&self, region: &[R]) -> Grid<R> {
         let offset = if self.half_pixel { R::from_f64(0.5) } else { R::ZERO };
         let at = |place: usize| region[place].mul(self.scale).sub(offset);
@@ -51,7 +55,7 @@ impl<R: Math> RoiAlign<R> {
             let len = if self.half_pixel { len } else { at_least(len, R::ONE) };
             let cell = len.div(R::from_f64(self.cells[i] as f64));
             let samples = match self.sampling {
-                // One sample, which is NaN as well.
+                // A single sample, which is NaN.
                 0 if cell.is_nan() => 1,
                 0 => cell.ceil().to_f64().max(0.0) as usize,
                 given => given,
@@ -62,7 +66,7 @@ impl<R: Math> RoiAlign<R> {
         Grid { start: [y.0, x.0], cell: [y.1, x.1], samples: [y.2, x.2] }
     }
 
-    /// The most samples that a cell of one of the regions has along a side.
+    /// Returns the largest number of samples of a cell along a side, over all regions.
     pub fn most_samples(&self, regions: &[R]) -> usize {
         let most = regions.chunks_exact(4).flat_map(|region| self.grid(region).samples).max();
         most.unwrap_or(0)
@@ -70,7 +74,7 @@ impl<R: Math> RoiAlign<R> {
 }
 
 impl<R: Math> Grid<R> {
-    /// The coordinate of a sample of a cell along a side.
+    /// Returns the coordinate of a sample of a cell along a side.
     #[inline(always)]
     fn place(&self, side: usize, cell: usize, sample: usize) -> R {
         let number = |x: usize| R::from_f64(x as f64);
@@ -80,34 +84,34 @@ impl<R: Math> Grid<R> {
     }
 }
 
-/// The larger one; NaN if `x` is.
+/// Returns the larger of two numbers; NaN if `x` is NaN.
 #[inline(always)]
 fn at_least<R: Math>(x: R, low: R) -> R {
     if x < low { low } else { x }
 }
 
-/// The elements before and after a place along a side, and how far it is from the first; `None` far
-/// outside.
+/// Returns the elements before and after a place along a side, and its distance from the first; `None` if it is more
+/// than one element outside.
 #[inline(always)]
-fn around<R: Math>(place: R, len: usize) -> Option<(usize, usize, R)> {
+fn find_neighbours<R: Math>(place: R, len: usize) -> Option<(usize, usize, R)> {
     if place < R::from_f64(-1.0) || place > R::from_f64(len as f64) {
         return None;
     }
     let place = at_least(place, R::ZERO);
     let low = place.to_f64() as usize;
     if low + 1 >= len {
-        // Of NaN, too, the element has the weight.
+        // A NaN becomes the weight, so that the result is NaN.
         return Some((len - 1, len - 1, if place.is_nan() { place } else { R::ZERO }));
     }
     Some((low, low + 1, place.sub(R::from_f64(low as f64))))
 }
 
-/// For each region `[x1, y1, x2, y2]` and channel of its image a grid of cells. `x` is `[images,
-/// channels, height, width]`, `y` `[regions, channels, cells]`.
+/// Computes the cells of each region `[x1, y1, x2, y2]`, for each channel of its image. `x` is `[images, channels,
+/// height, width]`, `y` is `[regions, channels, cells]`; `images` has the image of each region.
 ///
 /// # Panics
 ///
-/// If lengths do not fit, an image does not exist, or the image has no element.
+/// If lengths do not fit, an image index is out of range, or images have no elements.
 pub fn roi_align<R: Math>(
     exec: &Exec<'_>,
     how: &RoiAlign<R>,
@@ -142,7 +146,7 @@ pub fn roi_align<R: Math>(
     })
 }
 
-/// Fills one cell of all channels.
+/// Computes one cell of all channels.
 #[inline]
 fn fill_cell<R: Math>(
     (value, [height, width], cells): (CellValue, [usize; 2], usize),
@@ -155,8 +159,8 @@ fn fill_cell<R: Math>(
     let plane = height * width;
     let channels = || x.chunks_exact(plane).zip(0..).map(|(x, c)| (x, c * cells + cell));
     for (i, j) in (0..down).flat_map(|i| (0..across).map(move |j| (i, j))) {
-        let line = around(grid.place(0, cell / columns, i), height);
-        let column = around(grid.place(1, cell % columns, j), width);
+        let line = find_neighbours(grid.place(0, cell / columns, i), height);
+        let column = find_neighbours(grid.place(1, cell % columns, j), width);
         let Some(((top, bottom, ly), (left, right, lx))) = line.zip(column) else {
             if value == CellValue::Max {
                 channels().for_each(|(_, at)| y[at] = at_least(y[at], R::ZERO));
@@ -188,13 +192,16 @@ fn fill_cell<R: Math>(
     }
 }
 
-/// Limit: largest magnitude of coordinates of corners of [`max_roi_pool`].
+/// Limit: largest magnitude of coordinates of corners in [`max_roi_pool`].
 pub const MOST_COORDINATE: i64 = 1 << 40;
 
-/// The elements of an axis of `len` that a cell of a region covers: the last one may be shared with
-/// the next cell. The region goes from its `first` to its `last` element, or, if that comes before,
-/// is the first one.
-fn covers([first, last]: [i64; 2], (cell, cells): (usize, usize), len: usize) -> Range<usize> {
+/// Returns the elements of an axis of `len` elements that a cell of a region covers; two neighbouring cells may share
+/// one. The region covers its `first` to its `last` element, and at least one.
+fn covered_range(
+    [first, last]: [i64; 2],
+    (cell, cells): (usize, usize),
+    len: usize,
+) -> Range<usize> {
     let (first, last) = (i128::from(first), i128::from(last));
     let side = (last - first + 1).max(1);
     let (cell, cells) = (cell as i128, cells as i128);
@@ -204,14 +211,13 @@ fn covers([first, last]: [i64; 2], (cell, cells): (usize, usize), len: usize) ->
     inside(start)..inside(end)
 }
 
-/// For each region and channel of its image the largest element in each cell of a grid, 0 in cells
-/// outside of the image: Girshick, "Fast R-CNN", 2015. A region is `[image, x1, y1, x2, y2]`, with
-/// both corners inside it. `x` is `[images, channels, height, width]`, `y` `[regions, channels,
-/// cells]`.
+/// Computes the maximum of each cell of each region, for each channel of its image, or 0 in cells outside the image:
+/// Girshick, "Fast R-CNN", 2015. A region is `[image, x1, y1, x2, y2]`, with both corners inside it. `x` is `[images,
+/// channels, height, width]`, `y` is `[regions, channels, cells]`.
 ///
 /// # Panics
 ///
-/// If lengths do not fit, an image does not exist, or coordinates exceed [`MOST_COORDINATE`].
+/// If lengths do not fit, an image index is out of range, or coordinates exceed [`MOST_COORDINATE`].
 pub fn max_roi_pool<T: Number>(
     exec: &Exec<'_>,
     [lines, columns]: [usize; 2],
@@ -235,10 +241,10 @@ pub fn max_roi_pool<T: Number>(
         for (row, y) in (first..).zip(y.chunks_exact_mut(columns)) {
             let ([image, x1, y1, x2, y2], channel) =
                 (regions[row / lines / channels], row / lines % channels);
-            let down = covers([y1, y2], (row % lines, lines), height);
+            let down = covered_range([y1, y2], (row % lines, lines), height);
             let x = &x[(image as usize * channels + channel) * plane..][..plane];
             for (column, y) in y.iter_mut().enumerate() {
-                let across = covers([x1, x2], (column, columns), width);
+                let across = covered_range([x1, x2], (column, columns), width);
                 let elements = || down.clone().flat_map(|line| &x[line * width..][across.clone()]);
                 *y = if down.is_empty() || across.is_empty() {
                     T::ZERO
@@ -275,8 +281,8 @@ mod tests {
                     let (i, j) = (at / columns % lines, at % columns);
                     let c = at / columns / lines % channels;
                     let [image, x1, y1, x2, y2] = regions[at / columns / lines / channels];
-                    // An element at a distance d from the first belongs to a cell of which some
-                    // part is less than one element away: it ends after d and begins before d + 1.
+                    // The element at distance d from the first belongs to a cell that overlaps it: the cell ends after
+                    // d and begins before d + 1.
                     let is_in = |[first, last]: [i64; 2], at: usize, cell: usize, cells: usize| {
                         let side = (last - first + 1).clamp(1, i64::MAX) as usize;
                         let d = at as i64 - first;
@@ -298,7 +304,7 @@ mod tests {
 
     #[test]
     fn cells_of_a_ramp() {
-        // On a ramp every mean is the value in the middle.
+        // On a ramp, each mean is the value in the middle.
         let x: Vec<f32> = (0..2 * 64).map(|at| (at % 8 + at / 64 * 100) as f32).collect();
         let mut how = RoiAlign {
             value: CellValue::Mean,
@@ -320,7 +326,7 @@ mod tests {
         assert_eq!(how.most_samples(&regions), 10);
         how.half_pixel = false;
         assert_eq!(how.most_samples(&[3.0, 3.0, 3.0, 3.0]), 1);
-        // Corners that are no numbers make cells that are none, with any number of samples.
+        // A NaN corner gives NaN cells for any number of samples.
         let pool = Pool::new(1);
         let exec = Exec::new(&pool, Isa::detect());
         for (value, sampling, half_pixel) in [

@@ -1,46 +1,44 @@
 //! Rotary embedding: pairs of features rotated by angles that depend on the position.
 //!
-//! The one idea: whatever the layout of the tensor, a head at a position is one contiguous row, and
-//! the angles of a position are one row of the caches. So this is a loop over rows that finds the
-//! row of the caches.
+//! For each layout of the tensor, a head at a position is one contiguous row, and the angles of a position are one row
+//! of the caches. So this is a loop over rows that finds the row of the caches.
 
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::{Arith, Math, Number};
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// Which features are pairs, and how many of them turn.
+/// Pairing of the features, and number of rotated pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotary {
-    /// Neighbours are pairs, instead of the first half of the features with the second one.
+    /// Whether pairs are neighbours; else feature `i` of the first half pairs with feature `i` of the second.
     pub interleaved: bool,
-    /// Pairs that turn, the first ones; all other features stay.
+    /// Number of rotated pairs, the first ones; all other features stay.
     pub pairs: usize,
     /// Columns of the caches, of which the first `pairs` are read.
     pub columns: usize,
 }
 
-/// By how much pairs turn.
+/// Caches of cosines and sines, and positions of tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct Angles<'a, T> {
-    /// The caches, which have the same dims.
+    /// Cosines of the angles; `sin` has the same dims.
     pub cos: &'a [T],
     pub sin: &'a [T],
-    /// Rows of the caches.
+    /// Row of the caches for each token.
     pub positions: Option<&'a [i64]>,
 }
 
-/// Turns the pair `(a, b)` to `(a * cos - b * sin, a * sin + b * cos)`, for `x` with dims
-/// `[outer, heads, inner, features]`.
+/// Rotates each pair `(a, b)` to `(a * cos - b * sin, a * sin + b * cos)`, for `x` with dims `[outer, heads, inner,
+/// features]`.
 ///
-/// The heads at `[o, .., i]` are those of token `o * inner + i`. It reads the row of the caches
-/// that `positions` has for it, which counts from the end if negative, or else the row of its own
-/// number. Where there are fewer positions, or rows without positions, than tokens, tokens take
-/// them in turn.
+/// The heads at `[o, .., i]` are those of token `o * inner + i`. Its row of the caches is given by `positions`, where
+/// negative numbers count from the end, or is the token's own number. Fewer positions than tokens, or fewer rows than
+/// tokens without positions, are used cyclically.
 ///
 /// # Panics
 ///
-/// If lengths do not fit, or a position is outside of the caches.
+/// If lengths do not fit, or a position is outside the caches.
 pub fn rotary<T: Number>(
     exec: &Exec<'_>,
     which: Rotary,
@@ -96,6 +94,7 @@ pub fn rotary<T: Number>(
     })
 }
 
+/// Loop over one row.
 struct Row<'a, T> {
     interleaved: bool,
     x: &'a [T],
@@ -147,7 +146,7 @@ mod tests {
         (0..n).map(|i| T::from_f64((((i + seed) * 29 % 83) as f64 - 40.0) / 64.0)).collect()
     }
 
-    /// Errors in units of the last place of the greatest term.
+    /// Compares [`rotary`] with the formula, up to an error of `eps`.
     fn check<T: Number>(eps: f64) {
         for &isa in Isa::available() {
             for (dims, pairs, columns) in [

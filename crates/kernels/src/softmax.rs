@@ -1,8 +1,7 @@
 //! Softmax, its logarithm, and hardmax along one axis.
 //!
-//! The one idea: the greatest element is subtracted before exponentials are taken, so nothing
-//! overflows; a row without a finite greatest element becomes NaN, as the definition demands. Sums
-//! are kept as in [`reduce`](super::reduce).
+//! The maximum is subtracted before exponentials are taken, so that nothing overflows; a row without a finite maximum
+//! becomes NaN, by definition. Sums are accurate like those of [`reduce`](super::reduce).
 
 use crate::reduce::{Maximum, Sum, run};
 use crate::wide::{Slices, by_slices};
@@ -16,13 +15,13 @@ use sardonyx_simd::{Ended, Level, Loop};
 pub enum Softmax {
     /// `exp(x) / sum(exp(x))`
     Softmax,
-    /// The logarithm of that.
+    /// `x - ln(sum(exp(x)))`: the logarithm of softmax.
     LogSoftmax,
-    /// 1 at the first greatest element, else 0.
+    /// 1 at the first maximum, else 0.
     Hardmax,
 }
 
-/// Computes `y = op(x)` along the middle one of the dims `[outer, axis, inner]`.
+/// Computes `y = op(x)` along the middle axis of dims `[outer, axis, inner]`.
 ///
 /// # Panics
 ///
@@ -42,7 +41,7 @@ pub fn softmax<T: Number>(
     })
 }
 
-/// Computes `x = op(x)` along the middle one of the dims `[outer, axis, inner]`.
+/// Computes `x = op(x)` along the middle axis of dims `[outer, axis, inner]`.
 ///
 /// # Panics
 ///
@@ -63,14 +62,13 @@ pub fn softmax_in_place<T: Number>(
     })
 }
 
-/// Returns the slices that are computed one by one.
+/// Returns the slices, which are computed one by one.
 fn slices([outer, axis, inner]: [usize; 3]) -> Slices {
     let len = axis * inner;
     Slices { count: outer, input: len, output: len, work: COST * len }
 }
 
-/// Computes `op` in place over `y`. Copies `x` into it piece by piece, so that a piece is in the
-/// cache.
+/// Computes `op` in place in `y`. Copies `x` to it piece by piece, so that a piece is in the cache.
 fn apply<T: Arith>(
     exec: &Exec<'_>,
     op: Softmax,
@@ -88,7 +86,7 @@ fn apply<T: Arith>(
     if inner == 1 {
         let shared = Shared::new(y);
         return each_row(exec, op, [outer, axis], |i| {
-            // SAFETY: each row is asked for once.
+            // SAFETY: `each_row` calls this once for each row.
             let y = unsafe { shared.part(i * axis, axis) };
             if let Some(x) = x {
                 y.copy_from_slice(&x[i * axis..][..axis]);
@@ -96,7 +94,7 @@ fn apply<T: Arith>(
             y
         });
     }
-    // Pieces of columns; their rows are apart in the buffer, so each is taken as a part of its own.
+    // Pieces are groups of columns, whose rows are apart in the buffer: each row is borrowed by itself.
     let per_outer = inner.div_ceil(COLUMNS);
     let shared = Shared::new(y);
     ranges(pool, outer * per_outer, work * COLUMNS.min(inner), |pieces| {
@@ -109,11 +107,11 @@ fn apply<T: Arith>(
     })
 }
 
-/// Work: cost of an exponential, about, in units of a cheap operation.
+/// Work: approximate cost of an exponential, in operations.
 const COST: usize = 8;
 
-/// Computes `op` of `count` rows of `axis` elements in place. Calls `row` once for each, on the
-/// thread that computes it.
+/// Computes `op` of `count` rows of `axis` elements in place. Calls `row` once for each row, on the thread that
+/// computes it.
 pub(crate) fn each_row<'a, T: Number>(
     exec: &Exec<'_>,
     op: Softmax,
@@ -128,7 +126,7 @@ pub(crate) fn each_row<'a, T: Number>(
     })
 }
 
-/// One row in place.
+/// Loop over one row in place.
 pub(crate) struct Row<'a, T> {
     pub(crate) op: Softmax,
     pub(crate) row: &'a mut [T],
@@ -146,7 +144,7 @@ impl<T: Number> Loop for Row<'_, T> {
                 x == max || x.is_nan()
             });
             row.fill(T::ZERO);
-            // There always is one; an empty row never gets here.
+            // A row has at least one element, so it has a maximum.
             if let Some(found) = found {
                 row[found] = T::ONE;
             }
@@ -179,19 +177,18 @@ impl<T: Number> Loop for Row<'_, T> {
     }
 }
 
-/// Cache: elements of short rows whose exponentials are taken together.
+/// Cache: elements of short rows whose exponentials are computed together.
 const TOGETHER: usize = 256;
 
-/// Softmax of rows of a few elements in place, of types that hold exponentials: what [`Row`] makes
-/// of each, bit by bit. A short row does not fill a vector, so the exponentials of several rows are
-/// taken together.
+/// Loop that computes softmax of short rows in place, with the same bits as [`Row`]. A short row does not fill a
+/// vector, so the exponentials of several rows are computed together.
 pub(crate) struct ShortRows<'a, T> {
     pub(crate) width: usize,
     pub(crate) rows: &'a mut [T],
 }
 
 impl<T> ShortRows<'_, T> {
-    /// Choice: elements of a row below which it is short.
+    /// Choice: row length below which rows are short.
     pub(crate) const SHORT: usize = 16;
 }
 
@@ -220,26 +217,28 @@ impl<T: Number> Loop for ShortRows<'_, T> {
     }
 }
 
-/// Cache: columns that are worked on together.
+/// Cache: columns that are computed together.
 const COLUMNS: usize = 64;
 
+/// Loop down a group of columns.
 struct Columns<'a, T> {
     op: Softmax,
     axis: usize,
     inner: usize,
-    /// The offset of the first element.
+    /// Offset of the first element.
     first: usize,
+    /// Number of columns, at most [`COLUMNS`].
     width: usize,
     x: Option<&'a [T]>,
     y: &'a Shared<'a, T>,
 }
 
 impl<T: Number> Columns<'_, T> {
+    /// Returns row `i` of the columns.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref)] // As `Shared::part`.
+    #[allow(clippy::mut_from_ref)] // Like `Shared::part`.
     fn row(&self, i: usize) -> &mut [T] {
-        // SAFETY: pieces are disjoint sets of columns, and no two rows of a piece are held at the
-        // same time.
+        // SAFETY: pieces are disjoint sets of columns, and one row of a piece is borrowed at a time.
         unsafe { self.y.part(self.first + i * self.inner, self.width) }
     }
 }

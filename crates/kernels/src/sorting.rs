@@ -1,21 +1,21 @@
-//! Sorting that ends early.
+//! Sorting that can be cancelled.
 //!
-//! The sort of the standard library does not ask whether it is to end, and comparisons that ask
-//! make it slower by a quarter. So long lists are divided by the first steps of a quicksort until a
-//! piece is not worth ending, and the pieces are left to the standard library.
+//! The sort of the standard library cannot be cancelled, and comparisons that test for cancellation make it slower by a
+//! quarter. So long lists are divided by the first steps of a quicksort until pieces are short, and the standard
+//! library sorts the pieces.
 
 use std::cmp::Ordering;
 
 use sardonyx_simd::{Ended, Pool};
 
-/// Work: elements that are sorted in a tenth of a second.
+/// Work: elements that are sorted in about a tenth of a second.
 const PIECE: usize = 1 << 21;
 
 /// Choice: number of elements whose median is the pivot.
 const SAMPLE: usize = 63;
 
-/// Sorts elements of which no two are equal. Asks now and then whether it is to end
-/// ([`Pool::check_ended`]); the elements are in any order then.
+/// Sorts elements of which no two are equal. Tests for cancellation between pieces ([`Pool::check_ended`]); a cancelled
+/// sort leaves the elements in any order.
 pub(crate) fn sort<T: Copy>(
     mut list: &mut [T],
     order: impl Fn(&T, &T) -> Ordering + Copy,
@@ -28,7 +28,7 @@ pub(crate) fn sort<T: Copy>(
         let below = partition(list, order);
         let (small, large) = list.split_at_mut(below);
         if small.len().min(large.len()) < PIECE / 16 {
-            // The sample misleads, and may do so again and again.
+            // The sample is misleading, and another one may be, too.
             small.sort_unstable_by(order);
             Pool::check_ended()?;
             large.sort_unstable_by(order);
@@ -42,19 +42,19 @@ pub(crate) fn sort<T: Copy>(
     Ok(())
 }
 
-/// Brings the elements that are less than a middle one to the front, and says how many they are.
+/// Moves the elements less than a pivot to the front, and returns their number.
 fn partition<T: Copy>(list: &mut [T], order: impl Fn(&T, &T) -> Ordering) -> usize {
     let mut sample: [T; SAMPLE] = std::array::from_fn(|at| list[list.len() / SAMPLE * at]);
     sample.sort_unstable_by(&order);
     let pivot = sample[SAMPLE / 2];
     let is_less = |one: &T| usize::from(order(one, &pivot).is_lt());
-    // One element is taken out, so that each other one takes two moves, whatever it is: a branch
-    // would be foreseen half of the time, and bounds that are checked cost as much as the moves.
+    // One element is taken out, so that each other one takes two moves, whatever the comparison: a branch would be
+    // predicted half of the time, and bounds checks cost as much as the moves.
     let (len, all) = (list.len(), list.as_mut_ptr());
     let (first, mut below, mut gap) = (list[0], 0, 0);
     for at in 1..len {
-        // SAFETY: `below` counts elements before `at`, and `gap` is the element before it, so all
-        // three are elements of the list, and only `below` and `gap` may be one.
+        // SAFETY: `below` counts elements before `at`, and `gap` is `at - 1`, so all three are indices of elements, and
+        // only `below` and `gap` may be equal.
         unsafe {
             let (one, left) = (all.add(at), all.add(below));
             let less = is_less(&*one);
@@ -75,9 +75,9 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of a list with these keys, and how often it is asked, which is at most so
-    /// often.
-    fn sorted(key: &dyn Fn(usize) -> u64, most: usize) -> (Result<bool, Ended>, usize) {
+    /// Sorts a list with these keys, cancelled at test number `most`. Returns whether the order is right, and the
+    /// number of tests.
+    fn sort_keys(key: &dyn Fn(usize) -> u64, most: usize) -> (Result<bool, Ended>, usize) {
         let len = 3 * PIECE + 5;
         let mut list: Vec<[u64; 2]> = (0..len).map(|at| [key(at), at as u64]).collect();
         let mut expected = list.clone();
@@ -97,15 +97,15 @@ mod tests {
             &|at| (len - at) as u64,
             &mixed,
             &|at| mixed(at) % 3,
-            // The sample is of the least elements.
+            // The sample has the smallest elements.
             &|at| if at.is_multiple_of(len / SAMPLE) { at as u64 } else { mixed(at) | 1 << 32 },
             &|at| at.min(len - at) as u64,
         ];
         for (case, key) in cases.into_iter().enumerate() {
-            let (done, asked) = sorted(key, usize::MAX);
+            let (done, asked) = sort_keys(key, usize::MAX);
             assert_eq!(done, Ok(true), "case {case}");
             assert!(asked > 0, "case {case}");
         }
-        assert!(matches!(sorted(&mixed, 2), (Err(Ended { .. }), 3)));
+        assert!(matches!(sort_keys(&mixed, 2), (Err(Ended { .. }), 3)));
     }
 }

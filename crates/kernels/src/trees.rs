@@ -1,13 +1,12 @@
-//! Ensembles of decision trees: what the leaves add up to that the rows of a matrix lead to.
+//! Ensembles of decision trees: the sums of the leaves that the rows of a matrix lead to.
 //!
-//! The one idea: floats become integers of the same order, so that each comparison is `less`, and
-//! the two nodes after a node are neighbours, so that the result of the comparison is added to
-//! where they are. A step has no branch then, and eight walks that do not depend on each other hide
-//! what one waits for. Leaves lead to themselves: the number of steps is that of the deepest leaf,
-//! and every few steps it is asked whether all walks have ended.
+//! Floats become integers of the same order, so that each comparison is `less`, and both children of a node are
+//! adjacent, so that the result of the comparison is added to the index of the first. So a step has no branch, and
+//! eight independent walks hide the latency of loads. A leaf leads to itself: the number of steps is the depth of the
+//! deepest leaf, and every few steps there is a test whether all walks have ended.
 //!
-//! Blocks of rows go through tree after tree: a tree and the keys of a block stay in the cache, and
-//! the leaves of a row are combined in the order of the trees, however rows are split.
+//! Blocks of rows go through tree after tree: a tree and the keys of a block stay in the cache, and the leaves of a row
+//! are combined in the order of the trees for each division of the rows.
 
 mod finish;
 mod grow;
@@ -26,7 +25,7 @@ use walk::{Forest, Key, LANES};
 #[cfg(test)]
 mod tests;
 
-/// A comparison of a feature with the threshold of its node, which comes second.
+/// Comparison of a feature with the threshold of its node, which comes second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
     LessOrEqual,
@@ -35,54 +34,53 @@ pub enum Test {
     Greater,
     Equal,
     NotEqual,
-    /// Whether the feature is one of `Ensemble::members`, from the first of these places to before
-    /// the second.
+    /// Whether the feature is one of `Ensemble::members[from..to]`.
     Member(usize, usize),
 }
 
-/// Where a way leads.
+/// Target of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// To a place in `Ensemble::splits`.
+    /// Index in `Ensemble::splits`.
     Split(usize),
-    /// To a leaf.
+    /// Index of a leaf.
     Leaf(usize),
 }
 
-/// An interior node.
+/// Interior node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Split {
-    /// The column of the features.
+    /// Column of the feature.
     pub feature: usize,
     pub test: Test,
     pub threshold: f64,
-    /// Whether NaN counts as true.
+    /// Whether the test is true for NaN.
     pub missing: bool,
     pub on_true: Next,
     pub on_false: Next,
 }
 
-/// Trees as they are described.
+/// Description of trees.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ensemble {
     pub splits: Vec<Split>,
-    /// The sets of [`Test::Member`].
+    /// Sets of [`Test::Member`], one after the other.
     pub members: Vec<f64>,
-    /// By leaf: where its weights begin. One more than there are leaves.
+    /// Index in `weights` of each leaf's first weight, and the end of the last leaf's.
     pub leaves: Vec<usize>,
-    /// Targets and weights of leaves.
+    /// Targets and weights of leaves, one leaf after the other.
     pub weights: Vec<(usize, f64)>,
-    /// Where each tree begins.
+    /// Root of each tree.
     pub roots: Vec<Next>,
-    /// How many numbers there are for a row.
+    /// Number of values of a row.
     pub targets: usize,
-    /// Whether features or thresholds need 64 bits. Without, both are 32-bit floats or smaller.
+    /// Whether features or thresholds need 64 bits; else both are 32-bit floats or smaller.
     pub is_wide: bool,
-    /// Whether each of the splits must be in a tree.
+    /// Whether each split must be in a tree.
     pub is_whole: bool,
 }
 
-/// Rows of features, one after another.
+/// Rows of features, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub enum Rows<'a> {
     Half(&'a [f16]),
@@ -92,46 +90,51 @@ pub enum Rows<'a> {
     Long(&'a [i64]),
 }
 
-/// Trees as they are walked.
+/// Trees in the form in which they are walked.
 #[derive(Debug)]
 pub struct Trees {
     forest: Kind,
-    /// The columns that some node reads, in order.
+    /// Columns that some node reads, in ascending order.
     columns: Vec<usize>,
-    /// By leaf: where its weights begin.
+    /// Index in `weights` of each leaf's first weight, and the end of the last leaf's.
     leaves: Vec<usize>,
+    /// Targets and weights of leaves.
     weights: Vec<(u32, f64)>,
+    /// Number of values of a row.
     targets: usize,
 }
 
+/// Nodes with keys of 32 or 64 bits.
 #[derive(Debug)]
 enum Kind {
     Narrow(Forest<u32>),
     Wide(Forest<u64>),
 }
 
-/// How the rows of a call are cut, and the scratch memory of a chunk.
+/// Division of rows between threads, and scratch memory of a chunk.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
+    /// Number of threads.
     threads: usize,
-    /// Rows that go through the trees together: a multiple of `LANES`.
+    /// Rows that go through the trees together: a multiple of [`LANES`].
     block: usize,
+    /// Number of chunks.
     chunks: usize,
-    /// Integers of 64 bits for the keys of a block.
+    /// Number of 64-bit integers for the keys of a block.
     keys: usize,
-    /// Numbers that a block has.
+    /// Number of values of a block.
     sums: usize,
 }
 
-/// Cache: bytes of keys, or of sums, that a block of rows may have. Four times as many are up to 7
-/// percent slower with a second-level cache of 2 MB.
+/// Cache: most bytes of keys, or of sums, of a block of rows. Four times as many are up to 7 % slower with a
+/// second-level cache of 2 MB.
 const BLOCK_BYTES: usize = 96 * 1024;
 
-/// Work: most rows of a block.
+/// Limit: most rows of a block.
 const MOST_ROWS: usize = 1024;
 
-/// Work: rows for which reading all trees from a distant cache is worth it. Parts for threads that
-/// start late have at least as many.
+/// Work: fewest rows for which loading all trees from a distant cache pays. Chunks for threads that start late have at
+/// least as many.
 const WORTH_ROWS: usize = 256;
 
 impl Trees {
@@ -139,20 +142,19 @@ impl Trees {
     ///
     /// # Errors
     ///
-    /// If two ways lead to one split, if there are too many nodes, or if a split is in no tree
-    /// where each must be.
+    /// If two branches lead to one split, there are too many nodes, or a split that must be in a tree is in none.
     ///
     /// # Panics
     ///
-    /// If a place, a leaf or a target is outside of what there is.
+    /// If the index of a split, leaf or target is out of range.
     pub fn grow(ensemble: &Ensemble) -> Result<Trees, Fault> {
         let mut columns: Vec<usize> = ensemble.splits.iter().map(|split| split.feature).collect();
         columns.sort_unstable();
         columns.dedup();
         let forest = if ensemble.is_wide {
-            Kind::Wide(grow::forest(ensemble, &columns)?)
+            Kind::Wide(grow::grow_forest(ensemble, &columns)?)
         } else {
-            Kind::Narrow(grow::forest(ensemble, &columns)?)
+            Kind::Narrow(grow::grow_forest(ensemble, &columns)?)
         };
         let weights = ensemble.weights.iter().map(|(target, weight)| {
             assert!(*target < ensemble.targets, "a target that there is");
@@ -180,10 +182,10 @@ impl Trees {
         self.columns.last().map_or(0, |last| last + 1)
     }
 
-    /// Returns the numbers of integers and floats of scratch memory that
-    /// [`predict`](Trees::predict) takes for that many rows.
+    /// Returns the numbers of integers and floats of scratch memory that [`predict`](Trees::predict) needs for so many
+    /// rows.
     pub fn scratch(&self, pool: &Pool, rows: usize) -> [usize; 2] {
-        let cut = self.cut(pool, rows);
+        let cut = self.divide(pool, rows);
         [cut.keys, cut.sums].map(|len| len.saturating_mul(cut.chunks))
     }
 
@@ -191,7 +193,7 @@ impl Trees {
     ///
     /// # Panics
     ///
-    /// If lengths do not fit the dims, or if there are fewer columns than the trees read.
+    /// If lengths do not fit the dims, or there are fewer columns than the trees read.
     pub fn predict(
         &self,
         exec: &Exec<'_>,
@@ -207,13 +209,13 @@ impl Trees {
             self.columns() <= columns || rows == 0,
             "the trees read columns that are not there"
         );
-        let out = out.shared(rows, finish.columns(self.targets));
-        let (cut, level) = (self.cut(exec.pool, rows), Level::new(exec.isa));
+        let out = out.into_shared(rows, finish.columns(self.targets));
+        let (cut, level) = (self.divide(exec.pool, rows), Level::new(exec.isa));
         let (keys, sums) = (Shared::new(keys), Shared::new(sums));
         exec.pool.run_on(cut.threads, cut.chunks, |chunk| {
             // SAFETY: each chunk has its own part.
             let keys = unsafe { keys.part(chunk * cut.keys, cut.keys) };
-            // SAFETY: as above.
+            // SAFETY: each chunk has its own part.
             let sums = unsafe { sums.part(chunk * cut.sums, cut.sums) };
             for block in split_even(rows.div_ceil(cut.block), cut.chunks, chunk) {
                 let first = block * cut.block;
@@ -236,7 +238,8 @@ impl Trees {
         })
     }
 
-    fn cut(&self, pool: &Pool, rows: usize) -> Cut {
+    /// Divides `rows` rows between threads.
+    fn divide(&self, pool: &Pool, rows: usize) -> Cut {
         let (steps, key_bytes) = match &self.forest {
             Kind::Narrow(forest) => (forest.steps, 4 * forest.slots),
             Kind::Wide(forest) => (forest.steps, 8 * forest.slots),
@@ -258,7 +261,7 @@ impl Trees {
         }
     }
 
-    /// Returns the weights of a leaf.
+    /// Returns the targets and weights of a leaf.
     #[inline]
     fn weights_of(&self, leaf: u32) -> &[(u32, f64)] {
         &self.weights[self.leaves[leaf as usize]..self.leaves[leaf as usize + 1]]
@@ -266,6 +269,7 @@ impl Trees {
 }
 
 impl Rows<'_> {
+    /// Returns the number of features in all rows.
     fn len(&self) -> usize {
         match self {
             Rows::Half(x) => x.len(),
@@ -276,7 +280,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Writes the keys of some rows, for each eight of them by slot and by row.
+    /// Writes the keys of `count` rows from row `first` on: in groups of eight rows, by slot and row.
     fn keys<K: Key>(
         self,
         forest: &Forest<K>,

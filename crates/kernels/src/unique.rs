@@ -1,7 +1,6 @@
-//! Elements and slices that differ.
+//! Groups of equal elements or slices.
 //!
-//! The one idea: elements of every type become keys that are ordered as they are, so that there is
-//! one sort. A slice is a row of keys.
+//! Elements of all types become keys of the same order, so that there is one sort. A slice is a row of keys.
 
 use std::cmp::Ordering;
 
@@ -10,11 +9,11 @@ use crate::sorting::sort;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::{Ended, Pace, Pool};
 
-/// The key of every NaN, if there are some.
+/// Value: key of NaN.
 pub const NAN_KEY: u64 = u64::MAX;
 
-/// A key for each element of `x`, greater where the element is: `keys[a, o, i]` is that of `x[o, a,
-/// i]`, so that each slice of the axis is a row. `x` has dims `[outer, axis, inner]`.
+/// Computes the key of each element of `x`, which orders as the element does. `x` has dims `[outer, axis, inner]`;
+/// `keys[a, o, i]` is the key of `x[o, a, i]`, so that each slice along the axis is a row.
 ///
 /// # Panics
 ///
@@ -39,23 +38,25 @@ pub fn keys<T: Ordered>(
     })
 }
 
-/// Rows of keys that are told apart.
+/// Rows of keys that are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyRows<'a> {
     pub keys: &'a [u64],
-    /// Keys of a row, which may be 0.
+    /// Number of keys of a row, which may be 0.
     pub width: usize,
     /// Whether rows with [`NAN_KEY`] differ from all others.
     pub nan_differs: bool,
 }
 
 impl KeyRows<'_> {
+    /// Returns the keys of a row.
     fn row(&self, position: u64) -> &[u64] {
         &self.keys[position as usize * self.width..][..self.width]
     }
 
-    fn order(&self, a: &[u64; 2], b: &[u64; 2]) -> Ordering {
-        // The first key decides in most cases, and lies here.
+    /// Compares two rows, given the first key and the position of each; equal rows compare by position.
+    fn compare(&self, a: &[u64; 2], b: &[u64; 2]) -> Ordering {
+        // The first key decides most cases without a lookup.
         let first = a[0].cmp(&b[0]);
         if self.width <= 1 || first != Ordering::Equal {
             return first.then(a[1].cmp(&b[1]));
@@ -63,25 +64,26 @@ impl KeyRows<'_> {
         self.row(a[1]).cmp(self.row(b[1])).then(a[1].cmp(&b[1]))
     }
 
+    /// Whether two rows belong to different groups.
     fn differ(&self, a: &[u64; 2], b: &[u64; 2]) -> bool {
         let row = self.row(b[1]);
         self.row(a[1]) != row || (self.nan_differs && row.contains(&NAN_KEY))
     }
 }
 
-/// The groups of equal rows.
+/// Groups of equal rows.
 #[derive(Debug)]
 pub struct Groups<'a> {
-    /// The first row of each group.
+    /// First row of each group.
     pub first: &'a mut [i64],
-    /// The group of each row.
+    /// Group of each row.
     pub of_row: &'a mut [i64],
-    /// Rows of each group.
+    /// Number of rows of each group.
     pub counts: &'a mut [i64],
 }
 
-/// Finds the groups of equal rows, in ascending order or in that of their first rows, and says how
-/// many there are. All buffers have one element per row; `order` is for the time of the call.
+/// Finds the groups of equal rows, in ascending order or by their first rows, and returns their number. All buffers
+/// have one element per row; `order` is scratch memory.
 ///
 /// # Panics
 ///
@@ -100,7 +102,7 @@ pub fn unique(
         let first = rows.keys.get(position * rows.width).copied().unwrap_or(0);
         *entry = [if rows.width == 0 { 0 } else { first }, position as u64];
     }
-    sort(order, |a, b| rows.order(a, b))?;
+    sort(order, |a, b| rows.compare(a, b))?;
     let pace = Pace::default();
     let mut count = 0;
     for at in 0..len {
@@ -111,7 +113,7 @@ pub fn unique(
         groups.of_row[order[at][1] as usize] = count as i64 - 1;
     }
     if !sorted {
-        // From the number of a group in ascending order to that by its first row.
+        // Renumbers groups from ascending order to the order of their first rows.
         let numbers = &mut order[..count];
         numbers.fill([u64::MAX; 2]);
         let mut next = 0;
@@ -141,7 +143,7 @@ pub fn unique(
 mod tests {
     use super::*;
 
-    /// What is found, by comparing all pairs.
+    /// Finds the groups by comparing all pairs.
     fn naive(rows: KeyRows<'_>, len: usize, sorted: bool) -> [Vec<i64>; 3] {
         let row = |at: usize| &rows.keys[at * rows.width..][..rows.width];
         let same = |a: usize, b: usize| {

@@ -1,9 +1,9 @@
-//! Kernels of floats of 16 bits by those of `f32`: slices of the operands are widened into scratch
-//! memory, computed there, and rounded once.
+//! Kernels of 16-bit floats by those of f32: slices of the operands are widened into scratch memory, computed there,
+//! and rounded once.
 //!
-//! All kernels that compute slices one by one share this, so that their loops exist for types that
-//! compute in themselves alone. Slices that fit a second-level cache are widened by the thread that
-//! computes them. Each larger one is widened, computed and rounded by all threads.
+//! All kernels that compute slices one by one use this, so that their loops are compiled only for types that compute in
+//! themselves. Slices that fit a second-level cache are widened by the thread that computes them. A larger slice is
+//! widened, computed and rounded by all threads.
 
 use std::ops::Range;
 
@@ -12,43 +12,42 @@ use sardonyx_simd::chunks::{Shared, fill, ranges};
 use sardonyx_simd::number::Number;
 use sardonyx_simd::{Ended, Exec, Level, Pool};
 
-/// Cache: elements of the inputs and outputs of a slice up to which a thread computes it alone: 1
-/// MB of a second-level cache.
+/// Cache: most elements of the input and output of a slice that one thread computes alone: 1 MB of a second-level
+/// cache.
 const LARGEST: usize = 1 << 18;
-/// Cache: elements of the inputs and outputs of slices that are widened together: half of a
-/// first-level cache.
+/// Cache: elements of inputs and outputs of slices that are widened together: 16 KB, half of a first-level cache.
 const TOGETHER: usize = 1 << 12;
 
-/// Slices of an input and an output, of which each is computed from the other.
+/// Slices of an input and an output; each output slice depends on one input slice.
 #[derive(Clone, Copy)]
 pub(crate) struct Slices {
     pub(crate) count: usize,
-    /// Elements of the input of a slice.
+    /// Number of elements of an input slice.
     pub(crate) input: usize,
-    /// Elements of the output of a slice.
+    /// Number of elements of an output slice.
     pub(crate) output: usize,
-    /// Work of a slice.
+    /// Work of a slice, in operations.
     pub(crate) work: usize,
 }
 
-/// A kernel of some slices, which gets their numbers, their inputs and their outputs.
+/// Kernel of a range of slices, called with their indices, inputs and outputs.
 pub(crate) type SliceKernel<'a, W> =
     dyn Fn(&Exec<'_>, Range<usize>, &[W], &mut [W]) -> Result<(), Ended> + Sync + 'a;
 
-/// Returns the bytes of scratch memory that all threads share for slices of so many elements of
-/// inputs and outputs, but for the few hundred KB of each thread.
+/// Returns the size in bytes of the scratch memory that all threads share for a slice of so many input and output
+/// elements; each thread also has up to a few hundred KB of its own.
 #[must_use]
 pub fn scratch_bytes<T: Number>(elements: usize) -> usize {
     let is_wide = size_of::<T>() == size_of::<T::Wide>();
     if is_wide || elements <= LARGEST { 0 } else { elements.saturating_mul(size_of::<T::Wide>()) }
 }
 
-/// Computes slices of `x` into those of `y`, or in place without `x`. A type that computes
-/// in itself has all of its slices computed at once.
+/// Computes output slices from input slices, in place without `x`. A type that computes in itself has all its slices
+/// computed at once.
 ///
 /// # Errors
 ///
-/// The work ended before all slices were done.
+/// If the run is cancelled.
 pub(crate) fn by_slices<T: Number>(
     exec: &Exec<'_>,
     slices: Slices,
@@ -80,7 +79,7 @@ pub(crate) fn by_slices<T: Number>(
                     T::widen_all(level, &x[start..][..wide.len()], wide);
                 })?;
                 kernel(exec, slice..slice + 1, wide_x, wide_y)?;
-                // SAFETY: nothing else has this slice.
+                // SAFETY: no other part of this slice lives.
                 let y = unsafe { y.part(slice * output, output) };
                 let wide_y = &*wide_y;
                 fill(exec.pool, y, 1, |start, y| {
@@ -118,7 +117,7 @@ mod tests {
     use crate::softmax::{Softmax, softmax};
     use sardonyx_simd::Isa;
 
-    /// Checks slices of every size, each of which becomes its number plus twice its input.
+    /// Computes slices of all sizes; each result is the slice's number plus twice the input.
     fn check<T: Number<Wide = f32>>() {
         for (count, len) in [(0, 3), (5, 0), (7, 1), (1000, 5), (3, TOGETHER), (2, LARGEST)] {
             let x: Vec<T> = (0..count * len).map(|i| T::from_f64((i % 8) as f64)).collect();
@@ -154,7 +153,7 @@ mod tests {
         check::<bf16>();
     }
 
-    /// Results are those of floats, rounded once, whatever the size of a slice.
+    /// Compares results for all sizes of slices with those of f32, rounded once.
     #[test]
     fn results_are_those_of_floats_rounded_once() {
         for dims in [[40, 30, 1], [1, 200_000, 1], [3, 7, 50], [1, 300, 700]] {

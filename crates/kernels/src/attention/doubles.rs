@@ -1,8 +1,8 @@
-//! Attention of doubles: products of blocks of queries with all keys that they see, softmax of each
-//! row, products of weights and values.
+//! Attention of doubles, by blocks of queries: products with all keys that the block sees, softmax of each row,
+//! products of weights and values.
 //!
-//! Scores of a block exist as a whole: doubles are rarely attended to by many keys. The block of a
-//! query follows from sizes alone, so threads change no bit.
+//! Materializes the scores of a block: attention of doubles with many keys is rare. The block of a query follows from
+//! the sizes alone, so that results do not depend on the number of threads.
 
 use super::{Attention, Heads, Mask, Strides, check_apart};
 use crate::softmax::{Row, Softmax};
@@ -12,13 +12,13 @@ use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::number::Number;
 use sardonyx_simd::{Ended, Exec, Level, Pool};
 
-/// Cache: scores of a block of queries: a quarter of a second-level cache.
+/// Cache: scores of a block of queries, at 8 bytes each a quarter of a 2 MB second-level cache.
 const SCORES: usize = 1 << 16;
-/// Geometry: fewest and most queries of a block: keys and values are read once for each.
+/// Geometry: fewest and most queries of a block. Each block reads all keys and values once.
 const LEAST_QUERIES: usize = 16;
 const MOST_QUERIES: usize = 128;
 
-/// Computes an attention in f64. Rows and elements of `y` may lie in any order.
+/// Computes an attention in f64. `y_strides` may be in any order.
 ///
 /// # Panics
 ///
@@ -61,16 +61,17 @@ struct Block<'a> {
     job: &'a Attention<'a, f64>,
     batch: usize,
     head: usize,
-    /// The first query, and how many there are.
+    /// First query of the block.
     first: usize,
+    /// Number of queries.
     count: usize,
 }
 
 impl Block<'_> {
     fn run(&self, exec: &Exec<'_>, out: &Shared<'_, f64>, y_strides: Strides) -> Result<(), Ended> {
         let (job, s) = (self.job, self.job.sizes);
-        // Windows move with the queries: keys before those of the first and after those of the last
-        // query are seen by none.
+        // The window moves with the query, so no query of the block sees a key before the first key of its first query
+        // or after the last key of its last query.
         let start = job.seen_keys(self.first).start;
         let end = job.seen_keys(self.first + self.count - 1).end.max(start);
         let keys = end - start;
@@ -93,14 +94,14 @@ impl Block<'_> {
             }
             let weights = MatRef::row_major(scores, self.count, keys);
             gemm_generic(&here, 1.0, weights, v, None, results, s.value_features)?;
-            // No key of those that there are is seen.
+            // The window hides all keys from the block.
             if keys == 0 && s.keys > 0 && !job.blind_is_zero {
                 results.fill(f64::NAN);
             }
             for (i, row) in results.chunks_exact(s.value_features).enumerate() {
                 let at = y_strides.row_start(self.batch, self.head, self.first + i);
                 for (j, result) in row.iter().enumerate() {
-                    // SAFETY: elements of the output do not overlap; this thread alone has those of
+                    // SAFETY: `check_apart` showed that elements of the output do not overlap, and no other block has
                     // these queries.
                     unsafe { out.part(at + j * y_strides.element, 1)[0] = *result };
                 }
@@ -109,7 +110,7 @@ impl Block<'_> {
         })
     }
 
-    /// Applies the cap, the mask and the window to the scores of a query with keys from `start` on.
+    /// Applies soft cap, mask and window to the scores of `query` with the keys from `start` on.
     fn finish_scores(&self, query: usize, start: usize, row: &mut [f64]) {
         let job = self.job;
         if job.softcap != 0.0 {
@@ -118,13 +119,13 @@ impl Block<'_> {
         }
         match &job.mask {
             Some(Mask::Add(mask)) => {
-                let (at, step) = self.of_mask(mask.strides(), query, start);
+                let (at, step) = self.mask_start(mask.strides(), query, start);
                 for (i, score) in row.iter_mut().enumerate() {
                     *score += mask.data[at + i * step];
                 }
             }
             Some(Mask::Keep(mask)) => {
-                let (at, step) = self.of_mask(mask.strides(), query, start);
+                let (at, step) = self.mask_start(mask.strides(), query, start);
                 for (i, score) in row.iter_mut().enumerate() {
                     if mask.data[at + i * step] == 0 {
                         *score = f64::NEG_INFINITY;
@@ -139,14 +140,13 @@ impl Block<'_> {
         row[end.max(first)..].fill(f64::NEG_INFINITY);
     }
 
-    /// Returns the place of a mask's element for a query and the first key, and the distance of
-    /// neighbours.
-    fn of_mask(&self, strides: Strides, query: usize, start: usize) -> (usize, usize) {
+    /// Returns the index of a mask's element for `query` and key `start`, and the stride from one key to the next.
+    fn mask_start(&self, strides: Strides, query: usize, start: usize) -> (usize, usize) {
         (strides.place(self.batch, self.head, query, start), strides.element)
     }
 }
 
-/// Returns rows of a head, whose first element is number `first`.
+/// Returns `rows` rows of a head as a matrix, given the index `first` of their first element.
 fn matrix<'a>(
     heads: &Heads<'a, f64>,
     first: usize,

@@ -1,5 +1,5 @@
-//! Attention of a few queries, such as the one of a step of text generation: products of a few rows
-//! with a matrix, at the speed of reading keys and values once.
+//! Attention of a few queries that share keys, such as those of one step of text generation: products of few rows with
+//! a matrix, which read keys and values once and are bound by memory.
 
 use super::{Attention, Mask, Strides};
 use crate::reduce::{Maximum, Sum, run};
@@ -9,9 +9,9 @@ use sardonyx_simd::chunks::Shared;
 use sardonyx_simd::number::Math;
 use sardonyx_simd::{Ended, Exec, Isa, Level, Loop, Pool};
 
-/// Returns the most queries that share keys. More of them fill a vector so far that panels are
-/// faster (AVX-512, 12 heads of 1,000 keys: 5 queries take 490 µs in panels and 380 as products, 16
-/// take 500 and 640).
+/// Returns the largest number of queries sharing keys that is computed as products of rows. More queries fill the lanes
+/// of vectors so far that panels are faster (AVX-512, 12 heads of 1,000 keys: 5 queries take 490 µs in panels and 380
+/// µs as products, 16 queries 500 µs and 640 µs).
 const fn most_rows(isa: Isa) -> usize {
     match isa {
         Isa::Portable | Isa::Neon | Isa::Avx2 => 5,
@@ -21,20 +21,20 @@ const fn most_rows(isa: Isa) -> usize {
 
 /// Sums: keys of a tile.
 const KEYS: usize = 256;
-/// Work: fewest multiply-adds of a chunk; handing out fewer costs more than it saves.
+/// Work: fewest multiply-adds of a chunk. Distributing smaller chunks costs more time than it saves.
 const SERIAL_WORK: usize = 64 * 1024;
 
-/// Few queries that share keys, a constant distance apart.
+/// Few queries that share keys, with one stride between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FewRows {
-    /// One of each head.
+    /// One query of each of several heads.
     Heads(usize),
-    /// All of one head.
+    /// Several queries of one head.
     Queries(usize),
 }
 
 impl FewRows {
-    /// Returns the queries that share keys, unless there are many.
+    /// Returns the queries that share keys, or `None` if there are more than [`most_rows`].
     pub(super) fn from_job(job: &Attention<'_>, isa: Isa) -> Option<FewRows> {
         let rows = match (job.group(), job.sizes.queries) {
             (1, queries) => FewRows::Queries(queries),
@@ -44,6 +44,7 @@ impl FewRows {
         Some(rows).filter(|rows| rows.count() <= most_rows(isa))
     }
 
+    /// Returns the number of rows.
     fn count(self) -> usize {
         match self {
             FewRows::Heads(count) | FewRows::Queries(count) => count,
@@ -51,8 +52,7 @@ impl FewRows {
     }
 }
 
-/// Computes an attention. Its sizes have been checked, rows of `out` are contiguous and do not
-/// overlap.
+/// Computes an attention whose sizes have been checked. Rows of `out` are contiguous and do not overlap.
 pub(super) fn attention(
     exec: &Exec<'_>,
     job: &Attention<'_>,
@@ -77,7 +77,7 @@ pub(super) fn attention(
 /// Queries that share a head of keys.
 struct Unit<'a> {
     job: &'a Attention<'a>,
-    /// Computes the unit's products on the thread that has it.
+    /// Execution without other threads: a unit is computed on one thread.
     alone: Exec<'a>,
     batch: usize,
     /// Head of keys and values.
@@ -86,7 +86,7 @@ struct Unit<'a> {
 }
 
 impl Unit<'_> {
-    /// Returns head and query of a row.
+    /// Returns head and query of `row`.
     fn place(&self, row: usize) -> (usize, usize) {
         match self.rows {
             FewRows::Heads(group) => (self.head * group + row, 0),
@@ -94,7 +94,7 @@ impl Unit<'_> {
         }
     }
 
-    /// Computes the outputs of the rows.
+    /// Computes the outputs of all rows of the unit.
     fn run(&self, out: &Shared<'_, f32>, y_strides: Strides) -> Result<(), Ended> {
         let (job, s, count) = (self.job, self.job.sizes, self.rows.count());
         let (q_strides, k_strides, v_strides) = (job.q.strides(), job.k.strides(), job.v.strides());
@@ -110,7 +110,7 @@ impl Unit<'_> {
             row_stride,
             q_strides.element,
         );
-        // Keys that no row of the block sees need not be looked at.
+        // Keys that the window hides from all rows are not read.
         let seen = (0..count).map(|row| job.seen_keys(self.place(row).1));
         let (first, end) =
             seen.fold((s.keys, 0), |(first, end), seen| (first.min(seen.start), end.max(seen.end)));
@@ -135,7 +135,7 @@ impl Unit<'_> {
                     k_strides.element,
                     k_strides.row,
                 );
-                // Scaling comes with the mask, in one multiply-add.
+                // Scores are scaled later, together with the mask in one multiply-add.
                 let alone = &self.alone;
                 let plain = Epilogue::default();
                 gemm(alone, Lhs::Plain(q), Rhs::Plain(k), scores, keys, &plain)?;
@@ -162,8 +162,8 @@ impl Unit<'_> {
             for (row, weight) in weights.iter().enumerate() {
                 let (head, query) = self.place(row);
                 let start = y_strides.row_start(self.batch, head, query);
-                // SAFETY: no two rows of the output overlap (checked by the caller), and each
-                // belongs to one unit.
+                // SAFETY: the caller has checked that rows of the output do not overlap, and no other unit has these
+                // rows.
                 let y = unsafe { out.part(start, dv) };
                 let scale = job.inverse(*weight);
                 for (y, sum) in y.iter_mut().zip(&sums[row * dv..]) {
@@ -175,16 +175,19 @@ impl Unit<'_> {
     }
 }
 
-/// Turns the scores of a tile into weights relative to the greatest score so far, and rescales what
-/// was summed before.
+/// Loop that turns the scores of a tile into weights relative to the greatest score so far, and rescales the sums of
+/// earlier tiles to it.
 struct Tile<'a> {
     unit: &'a Unit<'a>,
+    /// Index of the first key of the tile.
     first_key: usize,
     keys: usize,
     scores: &'a mut [f32],
-    /// Weighted sums of values of earlier tiles.
+    /// Weighted sums of values over earlier tiles, by row and feature.
     sums: &'a mut [f32],
+    /// Greatest score of each row so far.
     greatest: &'a mut [f32],
+    /// Sum of weights of each row so far.
     weights: &'a mut [f32],
 }
 
@@ -254,7 +257,7 @@ impl Loop for Tile<'_> {
 
             let before = self.greatest[index];
             let greatest = f32::max(before, run(Maximum, scores) as f32);
-            // Nothing seen yet: no score is subtracted, and all weights become 0.
+            // All keys so far are hidden: subtract 0, as `-inf - -inf` is NaN; all weights become 0.
             let shift = if greatest == f32::NEG_INFINITY { 0.0 } else { greatest };
             for score in scores.iter_mut() {
                 *score = Math::exp_nonpositive::<FMA>(*score - shift);

@@ -1,11 +1,10 @@
-//! Attention of many queries: panels of them meet tiles of keys.
+//! Attention of many queries: panels of queries meet tiles of keys.
 //!
-//! A block of panels keeps its queries, scaled and transposed, and its sums in the second-level
-//! cache while all keys and values pass by once, tile by tile. The scores of a tile exist for one
-//! panel at a time, in the first-level cache.
+//! A block of panels keeps its queries, scaled and transposed, and its sums in the second-level cache while all keys
+//! and values pass by once, tile by tile. Scores exist for one tile and one panel at a time, in the first-level cache.
 //!
-//! Panels begin at multiples of their width and tiles at multiples of [`KEYS`]. Blocks are as large
-//! as the caches and the number of threads permit, so that results depend on neither.
+//! Panels begin at multiples of their width and tiles at multiples of [`KEYS`], and blocks consist of whole panels. So
+//! results depend neither on the caches nor on the number of threads, which only decide how many panels a block has.
 
 use super::lanes::{Finish, PackQueries};
 use super::masks::Hide;
@@ -21,18 +20,18 @@ use sardonyx_simd::{Ended, Exec, Isa, Pool, Simd, check_isa, split_even};
 use sardonyx_simd::{avx2::Avx2, avx512::Avx512};
 use std::ops::Range;
 
-/// Sums: keys of a tile. The running softmax takes a new greatest score once a tile.
+/// Sums: keys of a tile. The running softmax updates the greatest score once a tile.
 const KEYS: usize = 192;
-/// Choice: panels of a block from which on keys and values are copied. Rows of a copy are near each
-/// other, in few pages and different sets of the first-level cache.
+/// Choice: panels of a block from which on keys and values are copied. Rows of a copy lie in few pages and in different
+/// sets of the first-level cache.
 const COPY_FROM: usize = 4;
-/// Work: parts for each thread. Threads that finish early take parts of others.
+/// Work: parts for each thread, so that threads that finish early can take more.
 const PARTS: usize = 3;
-/// Work: fewest multiply-adds of a chunk; handing out fewer costs more than it saves.
+/// Work: fewest multiply-adds of a chunk. Distributing smaller chunks costs more time than it saves.
 const SERIAL_WORK: usize = 64 * 1024;
-/// Geometry: distance in floats at which rows fall into the same few sets of a first-level cache.
+/// Geometry: row stride in floats whose multiples map all rows to the same few sets of a first-level cache.
 const ALIASED: usize = 1024;
-/// Geometry: floats of a cache line.
+/// Geometry: floats of a 64-byte cache line.
 const LINE: usize = 16;
 
 /// Returns the number of queries in a panel: two vectors.
@@ -40,8 +39,7 @@ const fn panel_width(isa: Isa) -> usize {
     2 * isa.lanes()
 }
 
-/// Computes an attention. Its sizes have been checked, rows of `out` are contiguous and do not
-/// overlap.
+/// Computes an attention whose sizes have been checked. Rows of `out` are contiguous and do not overlap.
 pub(super) fn attention(
     exec: &Exec<'_>,
     job: &Attention<'_>,
@@ -76,8 +74,8 @@ pub(super) fn attention(
     })
 }
 
-/// Returns the number of panels whose queries and sums fit half of the second-level cache together
-/// with a tile of keys and values.
+/// Returns the number of panels whose queries and sums fit half of the second-level cache, together with a tile of keys
+/// and values.
 fn most_panels(exec: &Exec<'_>, job: &Attention<'_>) -> usize {
     let s = job.sizes;
     let features = s.features + s.value_features;
@@ -85,14 +83,14 @@ fn most_panels(exec: &Exec<'_>, job: &Attention<'_>) -> usize {
     (exec.caches.own_floats(1, 2).saturating_sub(tile) / panel.max(1)).max(COPY_FROM)
 }
 
-/// Panels of queries that share keys.
+/// Consecutive panels of queries that share keys.
 #[derive(Clone, Debug)]
 pub(super) struct Block<'a> {
     pub(super) job: &'a Attention<'a>,
     isa: Isa,
     pub(super) batch: usize,
     shared_head: usize,
-    /// Queries of all heads that share keys, numbered by head and query.
+    /// Queries of all heads that share keys, numbered by head, then query.
     rows: Range<usize>,
 }
 
@@ -105,9 +103,9 @@ pub(super) struct Panel {
     pub(super) vectors: usize,
     /// Lanes of the vectors.
     pub(super) width: usize,
-    /// Range that has all keys which any of the queries sees.
+    /// Range that covers each key that some query of the panel sees.
     seen: Range<usize>,
-    /// Keys that all of the queries see.
+    /// Keys that all queries of the panel see: no window test is needed.
     pub(super) clear: Range<usize>,
 }
 
@@ -119,7 +117,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Returns the place of the next row, where heads have this number of queries.
+    /// Returns head and query of the next row, where each head has `queries` queries.
     fn next(self, queries: usize) -> Place {
         let is_last = self.query + 1 == queries;
         let head = self.head + usize::from(is_last);
@@ -127,27 +125,29 @@ impl Place {
     }
 }
 
-/// Keys or values, and the form of their copies.
+/// Keys or values, read in place or through copies of their rows.
 #[derive(Clone, Copy, Debug)]
 struct Operand<'a> {
     heads: &'a Heads<'a>,
     features: usize,
-    /// Floats between rows of a copy; 0 if rows are read in place.
+    /// Row stride of a copy, in floats; 0 if rows are read in place.
     pitch: usize,
 }
 
 impl<'a> Operand<'a> {
+    /// Decides whether rows are copied: if `panels` panels read them, if features are not adjacent, or if rows alias in
+    /// the cache.
     fn new(heads: &'a Heads<'a>, features: usize, panels: usize) -> Operand<'a> {
         let Strides { row, element, .. } = heads.strides();
         let copies = panels >= COPY_FROM || element != 1 || row.is_multiple_of(ALIASED);
-        // An odd number of lines, so that rows are in different sets.
+        // An odd number of cache lines, so that rows map to different sets.
         let pitch = if copies { features.next_multiple_of(2 * LINE) + LINE } else { 0 };
         Operand { heads, features, pitch }
     }
 }
 
 impl Panel {
-    /// Returns the rows in the lanes of a vector.
+    /// Returns the rows in the lanes of one vector.
     pub(super) fn rows_of<S: Simd>(&self, vector: usize) -> Range<usize> {
         let start = self.rows.start + vector * S::LANES;
         start..self.rows.end.min(start + S::LANES)
@@ -155,26 +155,26 @@ impl Panel {
 }
 
 impl Block<'_> {
-    /// Returns head and query of a row.
+    /// Returns head and query of `row`.
     pub(super) fn place(&self, row: usize) -> Place {
         let queries = self.job.sizes.queries;
         let first = self.shared_head * self.job.group();
         Place { head: first + row / queries, query: row % queries }
     }
 
-    /// Returns the places of consecutive rows.
+    /// Returns head and query of each of `rows`.
     pub(super) fn places(&self, rows: &Range<usize>) -> impl Iterator<Item = Place> + use<> {
         let queries = self.job.sizes.queries;
         let first = Some(self.place(rows.start));
         std::iter::successors(first, move |place| Some(place.next(queries))).take(rows.len())
     }
 
-    /// Returns the index of the first element of a row.
+    /// Returns the index of the first element of a row of queries, of the output or of a mask.
     pub(super) fn start(&self, strides: Strides, place: Place) -> usize {
         strides.row_start(self.batch, place.head, place.query)
     }
 
-    /// Cuts the rows into panels.
+    /// Returns the rows of the block, cut into panels.
     fn panels(&self) -> impl Iterator<Item = Panel> {
         let width = panel_width(self.isa);
         self.rows.clone().step_by(width).enumerate().map(move |(index, start)| {
@@ -182,7 +182,7 @@ impl Block<'_> {
             let (lanes, job) = (self.isa.lanes(), self.job);
             let vectors = rows.len().div_ceil(lanes);
             let (first, last) = (self.place(start), self.place(rows.end - 1));
-            // Later queries see later keys.
+            // A later query sees no earlier first or last key.
             let is_one_head = first.head == last.head;
             let [first, last] =
                 if is_one_head { [first.query, last.query] } else { [0, job.sizes.queries - 1] };
@@ -193,9 +193,9 @@ impl Block<'_> {
         })
     }
 
-    /// Computes the outputs of all panels.
+    /// Computes the outputs of all panels with the kernel of the machine.
     fn run(&self, out: &Shared<'_, f32>, strides: Strides) -> Result<(), Ended> {
-        // SAFETY: the machine has `isa`, which the caller checked.
+        // SAFETY: `attention` checked that the machine has `isa`.
         unsafe {
             by_isa!(
                 self.isa,
@@ -207,7 +207,7 @@ impl Block<'_> {
         }
     }
 
-    /// Computes the outputs of all panels with tiles of `R` and `LESS` rows.
+    /// Computes the outputs of all panels with register tiles of `R` and `LESS` rows.
     ///
     /// # Safety
     ///
@@ -241,7 +241,7 @@ impl Block<'_> {
                 sums.fill(0.0);
                 softmax.greatest.fill(f32::NEG_INFINITY);
                 softmax.weights.fill(0.0);
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises the instruction set of `S`.
                 unsafe { S::call(PackQueries { block: self, panel: &panel, to: queries }) };
             }
             for tile in first / KEYS..end.div_ceil(KEYS) {
@@ -251,26 +251,27 @@ impl Block<'_> {
                 let v = self.rows_of(v, &keys, v_copy);
                 for panel in self.panels() {
                     let tile = Tile { block: self, panel: &panel, first: keys.start, k, v };
-                    // SAFETY: the caller's promise; keys and values are rows of these numbers.
+                    // SAFETY: the caller promises the instruction set of `S`; `k` and `v` have a row for each of
+                    // `keys`.
                     unsafe { tile.run::<S, R, LESS>(&mut memory) };
                 }
             }
             for panel in self.panels() {
                 let state = memory.states.panel_state(&panel);
                 let body = Finish { block: self, panel: &panel, state, out, strides };
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises the instruction set of `S`.
                 unsafe { S::call(body) };
             }
             Ok(())
         })
     }
 
-    /// Returns the index of the first element of a key, or of its value.
+    /// Returns the index of the first element of a key or value.
     fn key_start(&self, heads: &Heads<'_>, key: usize) -> usize {
         heads.at(self.batch, self.shared_head, key)
     }
 
-    /// Returns the rows of some keys, in place or copied.
+    /// Returns the rows of `keys`, copied to `copy` unless they are read in place.
     fn rows_of(&self, operand: Operand<'_>, keys: &Range<usize>, copy: &mut [f32]) -> Narrow {
         let Operand { heads, features, pitch } = operand;
         if pitch == 0 {
@@ -297,22 +298,22 @@ impl Block<'_> {
     }
 }
 
-/// Keys and values that a panel meets.
+/// One tile of keys and values, and the panel that meets it.
 struct Tile<'a> {
     block: &'a Block<'a>,
     panel: &'a Panel,
-    /// Number of the first key.
+    /// Index of the first key.
     first: usize,
     k: Narrow,
     v: Narrow,
 }
 
 impl Tile<'_> {
-    /// Adds weighted values to the sums of the panel.
+    /// Adds the weighted values of the tile to the sums of the panel.
     ///
     /// # Safety
     ///
-    /// The machine has the instruction set of `S`; keys and values can be read.
+    /// The machine has the instruction set of `S`, and all rows of `k` and `v` are readable.
     unsafe fn run<S: Simd, const R: usize, const LESS: usize>(&self, memory: &mut Memory<'_>) {
         let &Tile { block, panel, first, .. } = self;
         let (job, vectors) = (block.job, panel.vectors);
@@ -325,7 +326,8 @@ impl Tile<'_> {
         let State { queries, sums, mut softmax } = memory.states.panel_state(panel);
         let scores = &mut memory.scores[..len.next_multiple_of(CHUNK)];
         scores[len..].fill(f32::NEG_INFINITY);
-        // SAFETY: the caller's promise; there is room for the panel everywhere.
+        // SAFETY: the caller promises the instruction set of `S` and readable keys and values; `Memory` has room for a
+        // tile of scores, and for the queries and sums of the panel.
         unsafe {
             let queries = Wide { start: queries.as_ptr(), vectors };
             S::call(Scores::<R, LESS> { keys: k, queries, out: scores.as_mut_ptr() });
@@ -343,28 +345,28 @@ impl Tile<'_> {
     }
 }
 
-/// Sizes of the memory of a block.
+/// Sizes of the scratch memory of a block.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     /// Queries of a panel.
     width: usize,
-    /// Features of a query, up to whole vectors.
+    /// Features of a query, rounded up to whole vectors.
     features: usize,
-    /// Features of a value, up to whole vectors.
+    /// Features of a value, rounded up to whole vectors.
     value_features: usize,
     panels: usize,
 }
 
 impl Layout {
-    /// Returns the number of floats in all parts.
+    /// Returns the length of the scratch memory, in floats.
     fn len(&self) -> usize {
         let panel = self.features + self.value_features + Running::ROWS;
         self.width * (self.panels * panel + KEYS.next_multiple_of(CHUNK))
     }
 
-    /// Returns the floats of a panel in memory that has `rows` rows for each panel.
+    /// Returns the range of a panel in memory that holds `rows` rows of queries for each panel.
     fn panel_range(&self, panel: &Panel, rows: usize) -> Range<usize> {
-        // Rows of a panel are as long as its vectors.
+        // A last panel of one vector has shorter rows.
         let start = panel.index * self.width * rows;
         start..start + panel.width * rows
     }
@@ -372,12 +374,12 @@ impl Layout {
 
 /// Scratch memory of a block.
 struct Memory<'a> {
-    /// Scores of a tile and a panel, by key and query.
+    /// Scores of one tile and one panel, indexed by key and query.
     scores: &'a mut [f32],
     states: States<'a>,
 }
 
-/// Memory of panels, one after the other.
+/// Queries, sums and running softmax of all panels, each panel after the other.
 struct States<'a> {
     layout: Layout,
     queries: &'a mut [f32],
@@ -385,17 +387,18 @@ struct States<'a> {
     softmax: &'a mut [f32],
 }
 
-/// Memory of one panel.
+/// Queries, sums and running softmax of one panel.
 #[derive(Debug)]
 pub(super) struct State<'a> {
-    /// Scaled queries, by feature and query.
+    /// Scaled queries, indexed by feature and query.
     pub(super) queries: &'a mut [f32],
-    /// Weighted sums of values, by feature and query.
+    /// Weighted sums of values, indexed by feature and query.
     pub(super) sums: &'a mut [f32],
     pub(super) softmax: Running<'a>,
 }
 
 impl<'a> Memory<'a> {
+    /// Cuts `scratch` into scores and states.
     fn new(layout: Layout, scratch: &'a mut [f32]) -> Memory<'a> {
         let Layout { width, features, value_features, panels } = layout;
         let (scores, scratch) = scratch.split_at_mut(width * KEYS.next_multiple_of(CHUNK));
@@ -406,7 +409,7 @@ impl<'a> Memory<'a> {
 }
 
 impl States<'_> {
-    /// Returns the memory of a panel.
+    /// Returns the state of `panel`.
     fn panel_state(&mut self, panel: &Panel) -> State<'_> {
         let layout = self.layout;
         let softmax = &mut self.softmax[layout.panel_range(panel, Running::ROWS)];

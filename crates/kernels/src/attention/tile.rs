@@ -1,67 +1,69 @@
-//! The products of attention in registers, and the exponentials between them.
+//! Register kernels of attention: both products, and the exponentials between them.
 //!
-//! A panel is a vector or two of queries, side by side in lanes. Both products have it as their
-//! wide operand, and a few numbers that are broadcast as the narrow one: features of some keys,
-//! which give scores by key and query, and features of some values, which give sums by feature and
-//! query. So keys and values are read in place, a number at a time, and the greatest score, the
-//! exponentials and their sum are operations of whole vectors.
+//! A panel is one or two vectors of queries, side by side in lanes: the wide operand of both products. The narrow
+//! operand is broadcast, a float at a time: features of some keys, which give scores by key and query, then features of
+//! some values, which give sums by feature and query. So keys and values need no transposition, and the greatest score,
+//! the exponentials and their sum are operations of whole vectors.
 
 use sardonyx_simd::number::Math;
 use sardonyx_simd::{Body, Loop, Rows, Simd};
 
-/// Geometry: floats that pass through exponentials at a time: whole rows of a panel.
+/// Geometry: floats that pass through exponentials at a time, a multiple of the widths of panels.
 pub(super) const CHUNK: usize = 64;
-/// Geometry: lanes of the shortest vector.
+/// Geometry: lanes of the shortest vector, in floats.
 const LEAST_LANES: usize = 4;
 
-/// Rows of numbers that are broadcast.
+/// Rows of the narrow operand, whose floats are broadcast.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Narrow {
     pub(super) start: *const f32,
-    /// Floats from one row to the next. Features of a row are adjacent.
+    /// Row stride in floats. Features of a row are adjacent.
     pub(super) stride: usize,
     pub(super) rows: usize,
     pub(super) features: usize,
 }
 
 impl Narrow {
-    /// Returns `rows` rows from number `first` on.
+    /// Returns `rows` rows from row `first` on.
     pub(super) fn part(self, first: usize, rows: usize) -> Narrow {
         Narrow { start: self.start.wrapping_add(first * self.stride), rows, ..self }
     }
 }
 
-/// Rows of whole vectors, a lane for each query.
+/// Rows of the wide operand: whole vectors with a lane for each query.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wide {
     pub(super) start: *const f32,
-    /// Vectors of a row, one or two.
+    /// Vectors of a row, 1 or 2.
     pub(super) vectors: usize,
 }
 
-/// Operands of a tile of a product.
+/// Operands of one register tile of a product.
 #[derive(Clone, Copy)]
 struct Operands {
+    /// Number of products that each sum adds up.
     steps: usize,
+    /// Floats of the narrow operand: `R` for each step.
     narrow: *const f32,
-    /// Floats between the numbers of one step.
+    /// Distance between two narrow floats of one step, in floats.
     distance: usize,
-    /// Floats from the numbers of one step to those of the next.
+    /// Distance from a narrow float of one step to that of the next, in floats.
     narrow_step: usize,
+    /// Vectors of the wide operand: `V` adjacent ones for each step.
     wide: *const f32,
 }
 
-/// Adds up the products of `R` numbers and `V` vectors over all steps.
+/// Sums the products of `R` narrow floats and `V` vectors over all steps.
 ///
 /// # Safety
 ///
-/// The demands of [`Simd`] must hold, and the operands must have `R` numbers and `V` vectors in
-/// each step.
+/// The machine has the instruction set of `S`, and `R` floats and `V` vectors are readable for each step.
 #[inline(always)]
 unsafe fn multiply<S: Simd, const R: usize, const V: usize, const ADJACENT: bool>(
     operands: &Operands,
 ) -> [[S::V; V]; R] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction set of `S` and readable operands; pointers advance by one step at a
+    // time.
     unsafe {
         let zero = S::splat(0.0);
         let mut sums = [[zero; V]; R];
@@ -72,7 +74,7 @@ unsafe fn multiply<S: Simd, const R: usize, const V: usize, const ADJACENT: bool
                 if $r < R {
                     let number = if ADJACENT { narrow.add($r) } else { rows.row::<$r>() };
                     let number = S::splat(*number);
-                    // The index of a row that the tile does not have is not reached.
+                    // Rows that the tile lacks are never reached; 0 is an index in bounds for the compiler.
                     for (sum, &vector) in sums[if $r < R { $r } else { 0 }].iter_mut().zip(&$vectors)
                     {
                         *sum = S::fma(number, vector, *sum);
@@ -112,13 +114,13 @@ unsafe fn multiply<S: Simd, const R: usize, const V: usize, const ADJACENT: bool
     }
 }
 
-/// Cuts `count` rows into tiles of `R` and `LESS` rows, and of one where these do not fit. Calls
-/// the macro with the first row and the number of rows, a constant.
+/// Cuts `count` rows into tiles of `$r` and `$less` rows, and of one row where the count has no such sum. Calls `$tile`
+/// with the first row and the number of rows, a constant.
 macro_rules! each_tile {
     ($count:expr, $r:ident, $less:ident, $tile:ident) => {
         let count: usize = $count;
         let tiles = count.div_ceil($r);
-        // Tiles of `R` rows, if all others have `LESS`.
+        // Number of tiles of `$r` rows if all others have `$less`.
         let (whole, less) = match count.checked_sub(tiles * $less) {
             Some(more) => (more, tiles - more),
             None => (count / $r, 0),
@@ -139,7 +141,7 @@ macro_rules! each_tile {
     };
 }
 
-/// Multiplies keys with the queries of a panel: scores by key and query.
+/// Body that multiplies keys with the queries of a panel and writes scores, indexed by key and query.
 pub(super) struct Scores<const R: usize, const LESS: usize> {
     pub(super) keys: Narrow,
     /// Queries of the panel, indexed by feature and query.
@@ -153,7 +155,7 @@ impl<const R: usize, const LESS: usize> Body for Scores<R, LESS> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        // SAFETY: the maker's promise: all operands are valid for these sizes.
+        // SAFETY: the caller promises the instruction set of `S`, and the constructor valid operands.
         unsafe {
             match self.queries.vectors {
                 1 => self.run_vectors::<S, 1>(),
@@ -164,6 +166,7 @@ impl<const R: usize, const LESS: usize> Body for Scores<R, LESS> {
 }
 
 impl<const R: usize, const LESS: usize> Scores<R, LESS> {
+    /// Computes the scores of panels of `V` vectors.
     #[inline(always)]
     unsafe fn run_vectors<S: Simd, const V: usize>(self) {
         let Narrow { start, stride, rows, features } = self.keys;
@@ -176,7 +179,7 @@ impl<const R: usize, const LESS: usize> Scores<R, LESS> {
                     narrow_step: 1,
                     wide: self.queries.start,
                 };
-                // SAFETY: the rows are those of keys, and the output has as many.
+                // SAFETY: the tile is within the `rows` keys, and `out` has a row of scores for each key.
                 unsafe {
                     let sums = multiply::<S, $rows, V, false>(&operands);
                     for (r, sums) in sums.iter().enumerate() {
@@ -192,7 +195,7 @@ impl<const R: usize, const LESS: usize> Scores<R, LESS> {
     }
 }
 
-/// Multiplies sums so far by factors and adds weighted values: by feature and query.
+/// Body that multiplies earlier sums by factors and adds weighted values.
 pub(super) struct Values<const R: usize, const LESS: usize> {
     pub(super) values: Narrow,
     /// Weights of the values, indexed by key and query.
@@ -208,7 +211,7 @@ impl<const R: usize, const LESS: usize> Body for Values<R, LESS> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        // SAFETY: the maker's promise: all operands are valid for these sizes.
+        // SAFETY: the caller promises the instruction set of `S`, and the constructor valid operands.
         unsafe {
             match self.weights.vectors {
                 1 => self.run_vectors::<S, 1>(),
@@ -219,6 +222,7 @@ impl<const R: usize, const LESS: usize> Body for Values<R, LESS> {
 }
 
 impl<const R: usize, const LESS: usize> Values<R, LESS> {
+    /// Updates the sums of panels of `V` vectors.
     #[inline(always)]
     unsafe fn run_vectors<S: Simd, const V: usize>(self) {
         let Narrow { start, stride, rows, features } = self.values;
@@ -231,7 +235,8 @@ impl<const R: usize, const LESS: usize> Values<R, LESS> {
                     narrow_step: stride,
                     wide: self.weights.start,
                 };
-                // SAFETY: each value has these features, and the sums have a row for each.
+                // SAFETY: the tile is within the `features` features of each value, and `sums` has a row for each
+                // feature.
                 unsafe {
                     let added = multiply::<S, $features, V, true>(&operands);
                     for v in 0..V {
@@ -248,21 +253,22 @@ impl<const R: usize, const LESS: usize> Values<R, LESS> {
     }
 }
 
-/// Running softmax of the queries of a panel.
+/// Running softmax of the queries of a panel: three floats for each query.
 #[derive(Debug)]
 pub(super) struct Running<'a> {
     /// Greatest score so far.
     pub(super) greatest: &'a mut [f32],
-    /// Sum of weights relative to the greatest score.
+    /// Sum of weights relative to the greatest score so far.
     pub(super) weights: &'a mut [f32],
-    /// Factors by which the last tile of keys changed earlier sums.
+    /// Factors by which the last tile of keys rescaled earlier sums.
     pub(super) factors: &'a mut [f32],
 }
 
 impl<'a> Running<'a> {
-    /// Value: numbers of a query.
+    /// Value: floats of a query.
     pub(super) const ROWS: usize = 3;
 
+    /// Cuts `floats` into three rows.
     pub(super) fn new(floats: &'a mut [f32]) -> Running<'a> {
         let width = floats.len() / Running::ROWS;
         let (greatest, floats) = floats.split_at_mut(width);
@@ -271,9 +277,9 @@ impl<'a> Running<'a> {
     }
 }
 
-/// Turns scores into weights relative to the greatest score so far.
+/// Body that turns scores into weights relative to the greatest score so far, and updates the running softmax.
 pub(super) struct Weigh<'a, 'b> {
-    /// Scores in whole chunks, indexed by key and query.
+    /// Scores in whole chunks, indexed by key and query; minus infinity after the last key.
     pub(super) scores: &'a mut [f32],
     pub(super) softmax: &'a mut Running<'b>,
 }
@@ -286,7 +292,7 @@ impl Body for Weigh<'_, '_> {
         let Running { greatest, weights, factors } = self.softmax;
         let width = greatest.len();
         let (chunks, _) = self.scores.as_chunks_mut::<CHUNK>();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the instruction set of `S`.
         let most = unsafe { find_greatest::<S>(chunks) };
         factors.copy_from_slice(greatest);
         for most in most.chunks_exact(width) {
@@ -297,7 +303,7 @@ impl Body for Weigh<'_, '_> {
         let mut shifts = [0.0; CHUNK];
         for shifts in shifts.chunks_exact_mut(width) {
             for (shift, &greatest) in shifts.iter_mut().zip(greatest.iter()) {
-                // Nothing seen yet: no score is subtracted, and all weights become 0.
+                // All keys so far are hidden: subtract 0, as `-inf - -inf` is NaN; all weights become 0.
                 *shift = if greatest == f32::NEG_INFINITY { 0.0 } else { greatest };
             }
         }
@@ -314,15 +320,14 @@ impl Body for Weigh<'_, '_> {
     }
 }
 
-/// Returns the greatest number at each place of the chunks; minus infinity for none. NaN is passed
-/// over.
+/// Returns the greatest float at each position of the chunks, or minus infinity without chunks. Ignores NaN.
 ///
 /// # Safety
 ///
-/// The demands of [`Simd`] must hold.
+/// The machine has the instruction set of `S`.
 #[inline(always)]
 unsafe fn find_greatest<S: Simd>(chunks: &[[f32; CHUNK]]) -> [f32; CHUNK] {
-    // SAFETY: the caller's promise; vectors are inside of chunks.
+    // SAFETY: the caller promises the instruction set of `S`; vectors lie within chunks.
     unsafe {
         let mut greatest = [S::splat(f32::NEG_INFINITY); CHUNK / LEAST_LANES];
         let vectors = CHUNK / S::LANES;
@@ -339,7 +344,7 @@ unsafe fn find_greatest<S: Simd>(chunks: &[[f32; CHUNK]]) -> [f32; CHUNK] {
     }
 }
 
-/// Takes exponentials of the distances to `shifts`, and sums them up by place.
+/// Loop that replaces each float by `exp(x - shift)` and returns their sums by position in a chunk.
 struct Exponentials<'a> {
     chunks: &'a mut [[f32; CHUNK]],
     shifts: [f32; CHUNK],
@@ -361,7 +366,7 @@ impl Loop for Exponentials<'_> {
     }
 }
 
-/// Turns the greatest scores before a tile into the factors of what was summed relative to them.
+/// Loop that turns the greatest scores before a tile into the factors that rescale earlier sums.
 struct Factors<'a> {
     x: &'a mut [f32],
     shifts: [f32; CHUNK],
@@ -378,7 +383,7 @@ impl Loop for Factors<'_> {
     }
 }
 
-/// Makes of each number `x` the product `cap * tanh(x)`.
+/// Body that replaces each float `x` by `cap * tanh(x)`.
 pub(super) struct Cap<'a> {
     pub(super) x: &'a mut [f32],
     pub(super) cap: f32,

@@ -1,7 +1,7 @@
 //! Look-ups and updates by index.
 //!
-//! Indices come from data, so a bad one is an error value and never a panic. They are all checked
-//! before anything is written. Negative indices count from the end.
+//! Indices are data of the model, so an index out of range is an error value and never a panic. All are checked before
+//! anything is written. Negative indices count from the end.
 
 use std::convert::Infallible;
 
@@ -10,11 +10,12 @@ use sardonyx_simd::chunks::{fill, rows};
 use sardonyx_simd::{Failure, Pace, Pool};
 use smallvec::SmallVec;
 
-/// An index outside of its dim.
+/// An index outside its dim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexOutOfRange {
+    /// The index as given, perhaps negative.
     pub index: i64,
-    /// The size of the dim.
+    /// Size of the dim.
     pub dim: usize,
 }
 
@@ -26,15 +27,16 @@ impl std::fmt::Display for IndexOutOfRange {
 
 impl std::error::Error for IndexOutOfRange {}
 
-/// Indices of either type.
+/// Indices of either element type.
 #[derive(Clone, Copy, Debug)]
 pub enum Indices<'a> {
     Short(&'a [i32]),
     Long(&'a [i64]),
 }
 
-/// An element of [`Indices`].
+/// Element type of [`Indices`].
 trait GatherIndex: Copy + Send + Sync + 'static {
+    /// Widens the index.
     fn index(self) -> i64;
 }
 
@@ -50,21 +52,22 @@ impl GatherIndex for i64 {
     }
 }
 
-/// The position `index` stands for in a dim.
+/// Resolves an index, which counts from the end if negative; `None` if it is outside its dim.
 #[inline(always)]
 fn position(index: i64, dim: usize) -> Option<usize> {
     let index = if index < 0 { index.wrapping_add(dim as i64) } else { index };
     usize::try_from(index).ok().filter(|&position| position < dim)
 }
 
-/// A position that was checked before.
+/// Resolves an index that has been checked.
 #[inline(always)]
-fn checked<I: GatherIndex>(index: I, dim: usize) -> usize {
+fn checked_position<I: GatherIndex>(index: I, dim: usize) -> usize {
     position(index.index(), dim).expect("indices were checked")
 }
 
-fn check<I: GatherIndex>(indices: &[I], dim: usize) -> Result<(), IndexOutOfRange> {
-    /// Work: indices that are compared without a jump between them, in vectors.
+/// Checks that all indices are within `-dim..dim`.
+fn check_indices<I: GatherIndex>(indices: &[I], dim: usize) -> Result<(), IndexOutOfRange> {
+    /// Work: indices that are tested without a branch between them, so that the loop uses vectors.
     const TOGETHER: usize = 256;
     let range = -(dim as i64)..dim as i64;
     for indices in indices.chunks(TOGETHER) {
@@ -77,12 +80,11 @@ fn check<I: GatherIndex>(indices: &[I], dim: usize) -> Result<(), IndexOutOfRang
     Ok(())
 }
 
-/// `y[o, k, i] = x[o, indices[k], i]`, where `x` has dims `[outer, axis, inner]`.
+/// Gathers slices: `y[o, k, i] = x[o, indices[k], i]`, where `x` has dims `[outer, axis, inner]`.
 ///
 /// # Errors
 ///
-/// When an index is outside of `axis`; `y` is untouched then. Also the end of
-/// the work.
+/// If an index is outside `axis`, in which case `y` is untouched, or if the run is cancelled.
 ///
 /// # Panics
 ///
@@ -100,6 +102,7 @@ pub fn gather<T: Plain>(
     }
 }
 
+/// Gathers slices like [`gather`], with indices of one type.
 fn gather_by<T: Plain, I: GatherIndex>(
     pool: &Pool,
     [outer, axis, inner]: [usize; 3],
@@ -110,12 +113,12 @@ fn gather_by<T: Plain, I: GatherIndex>(
     assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
     let count = indices.len();
     assert_eq!(y.len(), outer * count * inner, "the output has other dims");
-    check(indices, axis).map_err(Failure::Operand)?;
+    check_indices(indices, axis).map_err(Failure::Operand)?;
     if inner == 1 {
         fill(pool, y, 2, |start, y| {
             let (mut row, mut k) = (start / count, start % count);
             for y in y {
-                *y = x[row * axis + checked(indices[k], axis)];
+                *y = x[row * axis + checked_position(indices[k], axis)];
                 k += 1;
                 if k == count {
                     (row, k) = (row + 1, 0);
@@ -126,7 +129,7 @@ fn gather_by<T: Plain, I: GatherIndex>(
         rows(pool, y, inner, inner, |first, y| {
             for (i, y) in y.chunks_exact_mut(inner).enumerate() {
                 let (row, k) = ((first + i) / count, (first + i) % count);
-                let from = row * axis + checked(indices[k], axis);
+                let from = row * axis + checked_position(indices[k], axis);
                 y.copy_from_slice(&x[from * inner..][..inner]);
             }
         })?;
@@ -134,13 +137,12 @@ fn gather_by<T: Plain, I: GatherIndex>(
     Ok(())
 }
 
-/// `y[o, k, i] = x[o, indices[o, k, i], i]` with `x` of dims `dims` and `indices` of dims
-/// `index_dims`, which may be smaller than `dims` outside of `axis`.
+/// Gathers elements: `y[o, k, i] = x[o, indices[o, k, i], i]`. `x` has dims `dims`; `indices` and `y` have dims
+/// `index_dims`, which may be smaller than `dims` outside `axis`.
 ///
 /// # Errors
 ///
-/// When an index is outside of the axis; `y` is untouched then. Also the end of
-/// the work.
+/// If an index is outside the axis, in which case `y` is untouched, or if the run is cancelled.
 ///
 /// # Panics
 ///
@@ -160,6 +162,7 @@ pub fn gather_elements<T: Plain>(
     }
 }
 
+/// Gathers elements like [`gather_elements`], with indices of one type.
 fn gather_elements_by<T: Plain, I: GatherIndex>(
     pool: &Pool,
     axis: usize,
@@ -185,6 +188,7 @@ fn gather_elements_by<T: Plain, I: GatherIndex>(
     Ok(())
 }
 
+/// Checks the dims and indices of [`gather_elements`] and [`scatter_elements`].
 fn check_elements<I: GatherIndex>(
     axis: usize,
     dims: &[usize],
@@ -196,35 +200,40 @@ fn check_elements<I: GatherIndex>(
     for (d, (&dim, &index_dim)) in dims.iter().zip(index_dims).enumerate() {
         assert!(d == axis || index_dim <= dim || indices.is_empty(), "dim {d} is too large");
     }
-    check(indices, dims[axis])
+    check_indices(indices, dims[axis])
 }
 
-/// Neighbouring indices of a row.
+/// Run of adjacent indices in a row.
 struct Run {
-    /// The first index.
+    /// Position of the first index among all indices.
     at: usize,
+    /// Number of indices.
     len: usize,
-    /// Element of position 0 on the axis for the first index.
+    /// Offset in the data for the first index, as if it were 0.
     first: usize,
 }
 
-/// Indices along a dim, and the distance of their elements; 0 along the axis, on which the index
-/// itself is the position.
+/// Dim of the indices.
 struct RunDim {
+    /// Number of indices along the dim.
     count: usize,
+    /// Distance in the data between the elements of two neighbours, as if both indices were 0: 0 along the axis, where
+    /// the index alone is the position.
     stride: usize,
 }
 
-/// Rows of indices, and the elements that they stand for.
+/// Maps positions of indices to offsets in the data.
 struct Runs {
-    /// Size of the axis, and the distance of its positions.
+    /// Size of the axis.
     axis: usize,
+    /// Stride of the axis in the data.
     step: usize,
-    /// Dims of the indices from the last to the first, neighbours merged.
+    /// Dims of the indices from the last to the first; neighbours are merged where one stride serves both.
     dims: SmallVec<[RunDim; 4]>,
 }
 
 impl Runs {
+    /// Computes the strides for data of dims `dims` and indices of dims `index_dims`.
     fn new(axis: usize, dims: &[usize], index_dims: &[usize]) -> Runs {
         let mut runs = Runs { axis: dims[axis], step: 1, dims: SmallVec::new() };
         let mut distance = 1;
@@ -248,7 +257,7 @@ impl Runs {
         runs
     }
 
-    /// Calls `body` with all runs of indices `start..end`.
+    /// Calls `body` with the runs that cover the indices `start..end`, in order.
     #[inline(always)]
     fn for_each<E>(
         &self,
@@ -286,7 +295,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Calls `body` with the number of each index of a run and its element.
+    /// Calls `body` with the number of each index in a run and the offset of its element in the data.
     #[inline(always)]
     fn for_each_of<I: GatherIndex>(
         &self,
@@ -297,19 +306,17 @@ impl Runs {
         let indices = &indices[run.at..][..run.len];
         let stride = self.dims[0].stride;
         for (i, index) in indices.iter().enumerate() {
-            body(i, run.first + i * stride + checked(*index, self.axis) * self.step);
+            body(i, run.first + i * stride + checked_position(*index, self.axis) * self.step);
         }
     }
 }
 
-/// `y[b, k] = x[b, indices[b, k, 0], .., indices[b, k, last]]`, a slice of `x` for each tuple: `x`
-/// has dims `dims`, the first `batch_dims` of which are shared with the indices; a tuple has
-/// `depth` indices.
+/// Gathers a slice for each tuple of `depth` indices: `y[b, k] = x[b, indices[b, k, 0], .., indices[b, k, last]]`. `x`
+/// has dims `dims`, the first `batch_dims` of which are shared with the indices.
 ///
 /// # Errors
 ///
-/// When an index is outside of its dim; `y` is untouched then. Also the end of
-/// the work.
+/// If an index is outside its dim, in which case `y` is untouched, or if the run is cancelled.
 ///
 /// # Panics
 ///
@@ -349,6 +356,7 @@ pub fn gather_nd<T: Plain>(
     Ok(())
 }
 
+/// Checks each index of each tuple against its dim.
 fn check_tuples(indexed: &[usize], indices: &[i64]) -> Result<(), IndexOutOfRange> {
     for tuple in indices.chunks_exact(indexed.len()) {
         for (&index, &dim) in tuple.iter().zip(indexed) {
@@ -360,24 +368,28 @@ fn check_tuples(indexed: &[usize], indices: &[i64]) -> Result<(), IndexOutOfRang
     Ok(())
 }
 
+/// Returns the number of the slice that a checked tuple selects, in row-major order over the dims `indexed`.
 fn tuple_offset(indexed: &[usize], tuple: &[i64]) -> usize {
-    tuple.iter().zip(indexed).fold(0, |offset, (&index, &dim)| offset * dim + checked(index, dim))
+    tuple
+        .iter()
+        .zip(indexed)
+        .fold(0, |offset, (&index, &dim)| offset * dim + checked_position(index, dim))
 }
 
-/// Function of an element and its update; without one the update replaces the element.
+/// Function that combines an element with its update; `None` replaces the element.
 pub type ScatterInto<T> = Option<fn(old: T, update: T) -> T>;
 
-/// `y[o, indices[o, k, i], i] = into(y[..], updates[o, k, i])`, in order of the updates. Dims as in
-/// [`gather_elements`]; `y` has dims `dims` and already holds the data.
+/// Scatters updates into `y`, in order: `y[o, indices[o, k, i], i] = into(y[..], updates[o, k, i])`. `updates` and
+/// `indices` have dims `index_dims`; `y` has dims `dims` and already holds the data.
 ///
 /// # Errors
 ///
-/// When an index is outside of the axis; `y` is untouched then. Also the end of
-/// the work.
+/// If an index is outside the axis, in which case `y` is untouched, or if the run is cancelled, in which case some
+/// updates are done.
 ///
 /// # Panics
 ///
-/// As [`gather_elements`].
+/// If ranks or lengths do not fit, or `index_dims` exceed `dims` outside `axis`.
 pub fn scatter_elements<T: Plain>(
     into: ScatterInto<T>,
     axis: usize,
@@ -397,6 +409,7 @@ pub fn scatter_elements<T: Plain>(
     }
 }
 
+/// Scatters updates like [`scatter_elements`], with indices of one type.
 fn scatter_elements_by<T: Plain, I: GatherIndex>(
     into: ScatterInto<T>,
     axis: usize,
@@ -428,17 +441,16 @@ fn scatter_elements_by<T: Plain, I: GatherIndex>(
     })
 }
 
-/// Work: updates of a row between two checks for cancellation.
+/// Work: most updates between two checks for cancellation.
 const PIECE: usize = 1 << 12;
 
-/// `y[indices[k, 0], .., indices[k, last]] = into(y[..], updates[k])`, a slice for each tuple of
-/// `depth` indices, in order of the updates. `y` has dims `dims` and already holds the data. A
-/// tuple of 0 indices stands for all of `y`.
+/// Scatters a slice for each tuple of `depth` indices, in order: `y[indices[k, 0], .., indices[k, last]] = into(y[..],
+/// updates[k])`. `y` has dims `dims` and already holds the data. A tuple of 0 indices selects all of `y`.
 ///
 /// # Errors
 ///
-/// When an index is outside of its dim; `y` is untouched then. Also the end of
-/// the work.
+/// If an index is outside its dim, in which case `y` is untouched, or if the run is cancelled, in which case some
+/// updates are done.
 ///
 /// # Panics
 ///
@@ -468,7 +480,7 @@ pub fn scatter_nd<T: Plain>(
         let to = slice * tuple_offset(&dims[..depth], &indices[k * depth..][..depth]);
         let y = &mut y[to..to + slice];
         match into {
-            // A call of the C library costs more than an element.
+            // A call of `memcpy` costs more than one element.
             None if slice == 1 => y[0] = updates[0],
             None => y.copy_from_slice(updates),
             Some(into) => {

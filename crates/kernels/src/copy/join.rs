@@ -1,22 +1,20 @@
-//! Joining buffers along an axis.
+//! Concatenation along an axis.
 
 use super::Plain;
 use sardonyx_simd::chunks::{fill, rows};
 use sardonyx_simd::{Ended, Pool};
 
-/// Choice: average length of rows of parts, in elements, below which they are copied element by
-/// element: a call for each would take longer than the copy.
+/// Choice: average row length of the parts, in elements, below which rows are copied element by element: a call for
+/// each row would take longer than the copy.
 const SHORT: usize = 8;
-/// Cache: elements of the result that are filled at a time: as many as stay in the first-level
-/// cache.
+/// Cache: elements of the result that are filled at a time, few enough for the first-level cache.
 const BLOCK: usize = 2048;
 
-/// Joins `parts` along an axis: each is `outer` rows, and row `i` of `y` is row `i` of every part
-/// in turn.
+/// Concatenates `parts` along an axis: each has `outer` rows, and row `i` of `y` is row `i` of each part in turn.
 ///
 /// # Panics
 ///
-/// If a part is not a whole number of rows, or `y` has not the size of all parts together.
+/// If a part is not a whole number of rows, or the length of `y` is not the sum of the parts.
 pub fn concat<T: Plain>(
     pool: &Pool,
     outer: usize,
@@ -34,10 +32,10 @@ pub fn concat<T: Plain>(
     let row_len = total / outer;
     if outer > 1 && row_len < SHORT * parts.len() {
         return rows(pool, y, row_len, row_len, |first, y| {
-            short_rows(outer, first, parts, row_len, y);
+            fill_short_rows(outer, first, parts, row_len, y);
         });
     }
-    // Chunks of elements rather than rows, since joining along the first axis is one row.
+    // Chunks are elements rather than rows, since concatenation along the first axis has one row.
     fill(pool, y, 1, |start, y| {
         let mut done = 0;
         while done < y.len() {
@@ -61,8 +59,14 @@ pub fn concat<T: Plain>(
     })
 }
 
-/// Rows from number `first` on: part by part through a block of rows, which stays in a cache.
-fn short_rows<T: Plain>(outer: usize, first: usize, parts: &[&[T]], row_len: usize, y: &mut [T]) {
+/// Writes the rows from row `first` on, part by part through a block of rows that stays in the first-level cache.
+fn fill_short_rows<T: Plain>(
+    outer: usize,
+    first: usize,
+    parts: &[&[T]],
+    row_len: usize,
+    y: &mut [T],
+) {
     let block = (BLOCK / row_len).max(1);
     for (index, y) in y.chunks_mut(block * row_len).enumerate() {
         let (first, count) = (first + index * block, y.len() / row_len);

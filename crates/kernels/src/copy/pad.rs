@@ -1,25 +1,25 @@
-//! Padding, and cropping where pads are negative.
+//! Padding, and cropping for negative pads.
 
 use super::Plain;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::{Ended, Pool};
 
-/// What goes outside of the data.
+/// Source of the elements of padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pad {
     /// A given value.
     Constant,
-    /// The nearest element.
+    /// The nearest element of the data.
     Edge,
-    /// The data mirrored, edges not repeated; mirrored again where the pad is longer.
+    /// The data mirrored at its first and last element, which are not repeated; mirrored again for longer pads.
     Reflect,
-    /// The data repeated.
+    /// The data repeated periodically.
     Wrap,
 }
 
 impl Pad {
-    /// The coordinate in a dim of `dim` elements that stands at `at`, which may be outside; `None`
-    /// for the value.
+    /// Maps a coordinate, perhaps outside the dim, to that of the element that the output repeats; `None` for the
+    /// padding value.
     fn source(self, at: isize, dim: usize) -> Option<usize> {
         let n = dim as isize;
         let inside = match self {
@@ -38,23 +38,23 @@ impl Pad {
     }
 }
 
-/// What [`pad`] adds. Negative pads crop.
+/// Padding of each dim. Negative pads crop.
 #[derive(Clone, Copy, Debug)]
 pub struct Padding<'a, T> {
     pub mode: Pad,
-    /// Elements before the data, for each dim.
+    /// Elements added before the data, for each dim.
     pub before: &'a [isize],
-    /// Elements after the data, for each dim.
+    /// Elements added after the data, for each dim.
     pub after: &'a [isize],
-    /// For [`Pad::Constant`], and for dims without any element to take in the other modes.
+    /// Padding value: for [`Pad::Constant`], and in the other modes for dims without elements.
     pub value: T,
 }
 
-/// `y` is `x`, whose dims are `dims`, with padding.
+/// Writes `x`, whose dims are `dims`, to `y` with padding.
 ///
 /// # Panics
 ///
-/// If lists differ in length, or lengths do not fit (a dim cropped below zero does not).
+/// If lists differ in length, or lengths do not fit, as for a dim cropped below zero.
 pub fn pad<T: Plain>(
     pool: &Pool,
     padding: Padding<'_, T>,
@@ -81,7 +81,7 @@ pub fn pad<T: Plain>(
         return Ok(());
     };
     let (width, in_width) = (out_dim(last), dims[last]);
-    // The output columns that are inside of the data.
+    // Range of output columns that hold data.
     let low = before[last].clamp(0, width as isize) as usize;
     let high = (before[last] + in_width as isize).clamp(low as isize, width as isize) as usize;
     rows(pool, y, width, width + 8 * rank, |first, y| {

@@ -1,15 +1,15 @@
-//! Picking elements by one table of indices per dim.
+//! Elements selected by one table of indices per dim.
 
 use super::Plain;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::{Ended, Pool};
 
-/// Value: index of no element: the value stands there.
+/// Value: index of no element, for which the output is a given value.
 pub const NOWHERE: usize = usize::MAX;
 
-/// The element at `[i, j, ..]` is that of `x` at `[table 0 of i, table 1 of j, ..]`, or `value`
-/// where a table says [`NOWHERE`]. An element is a run of `run` values. `tables` are those of all
-/// dims one after the other, each as long as `out_dims` says.
+/// Selects elements by one table per dim: element `[i, j, ..]` of `y` is element `[tables[0][i], tables[1][j], ..]` of
+/// `x`, or `value` where a table has [`NOWHERE`]. An element is a run of `run` values. `tables` holds the tables of all
+/// dims one after the other, with one index for each of `out_dims`.
 ///
 /// # Panics
 ///
@@ -58,7 +58,8 @@ pub fn pick<T: Plain>(
     })
 }
 
-/// Where the row of the input starts that an output row is picked from.
+/// Returns the element of the input at which the row starts that `row` of the output selects from, or `None` if a table
+/// has [`NOWHERE`].
 #[inline]
 fn row_start(
     (dims, out_dims): (&[usize], &[usize]),
@@ -81,6 +82,7 @@ fn row_start(
     Some(from)
 }
 
+/// Fills a row of the output from a row of the input by the table of the last dim.
 #[inline]
 fn pick_row<T: Plain>(columns: &[usize], run: usize, value: T, x: &[T], y: &mut [T]) {
     if run == 1 {

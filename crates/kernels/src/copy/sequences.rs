@@ -1,15 +1,15 @@
-//! Sequences of a batch: turned around, and written into caches.
+//! Sequences of a batch: reversed, or written into ring buffers.
 
 use super::Plain;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::{Ended, Pool};
 
-/// Turns the first `lengths[b]` entries of each sequence around; the others stay. `x` and `y` have
-/// dims `[batch, time, inner]`, or `[time, batch, inner]` if `time_first`.
+/// Reverses the first `lengths[b]` entries of each sequence `b` and copies the others. `x` and `y` have dims `[batch,
+/// time, inner]`, or `[time, batch, inner]` if `time_first`.
 ///
 /// # Panics
 ///
-/// If lengths of slices do not fit the dims, or a sequence is longer than its axis.
+/// If lengths of slices do not fit the dims, or a sequence is longer than `time`.
 pub fn reverse_sequences<T: Plain>(
     pool: &Pool,
     time_first: bool,
@@ -45,13 +45,13 @@ pub fn reverse_sequences<T: Plain>(
     })
 }
 
-/// Writes `count` new entries into each sequence of a batch, from a position on and around the end:
-/// `y[b, o, (starts[b] + k) % axis, i] = updates[b, o, k, i]`. `y` has dims `[batch, outer, axis,
-/// inner]` and already holds the data. Without `starts`, all positions are 0.
+/// Writes `count` new entries into each sequence of a batch as into a ring buffer: `y[b, o, (starts[b] + k) % axis, i]
+/// = updates[b, o, k, i]`. `y` has dims `[batch, outer, axis, inner]` and already holds the data. Without `starts`, all
+/// sequences start at 0.
 ///
 /// # Panics
 ///
-/// If lengths do not fit the dims, sequences have no start, or `count` exceeds `axis`.
+/// If lengths do not fit the dims, `starts` is shorter than the batch, or `count` exceeds `axis`.
 pub fn write_around<T: Plain>(
     [batch, outer, axis, inner]: [usize; 4],
     count: usize,
@@ -67,7 +67,6 @@ pub fn write_around<T: Plain>(
     }
     let sequences = y.chunks_exact_mut(axis * inner).zip(updates.chunks_exact(count * inner));
     for (index, (y, updates)) in sequences.enumerate() {
-        // A remainder is below the axis.
         let start =
             starts.map_or(0, |starts| starts[index / outer]).rem_euclid(axis as i64) as usize;
         let (before_end, after) = updates.split_at(count.min(axis - start) * inner);

@@ -1,4 +1,4 @@
-//! Reads through strides into a contiguous output.
+//! Copies through strides.
 
 use super::Plain;
 use sardonyx_elementwise::{MAX_RANK, Walk};
@@ -10,13 +10,13 @@ pub fn fill<T: Plain>(pool: &Pool, value: T, y: &mut [T]) -> Result<(), Ended> {
     fill_chunks(pool, y, 1, |_, y| y.fill(value))
 }
 
-/// `y[i, j, ..] = x[start + i * strides[0] + j * strides[1] + ..]` for a contiguous `y` with dims
-/// `dims`. Strides count elements and may be zero or negative.
+/// Copies `x` through strides into a contiguous `y` with dims `dims`: `y[i, j, ..] = x[start + i * strides[0] + j *
+/// strides[1] + ..]`. Strides count elements and may be zero or negative.
 ///
 /// # Panics
 ///
-/// If `y` has not the size of `dims`, an element would be read outside of `x`, or more than
-/// [`MAX_RANK`] dims remain after merging neighbours.
+/// If the length of `y` is not the product of `dims`, an element would be read outside `x`, or more than [`MAX_RANK`]
+/// dims remain after merging neighbours.
 pub fn copy_strided<T: Plain>(
     pool: &Pool,
     dims: &[usize],
@@ -34,14 +34,14 @@ pub fn copy_strided<T: Plain>(
     let rank = walk.dims().len();
     let [step] = walk.strides(rank - 1);
     let transposed = (0..rank - 1).rev().find(|&d| walk.strides(d) == [1] && walk.dims()[d] > 1);
-    // Few neighbours are read one row after the other, if what a row skips stays in the cache.
+    // A short run of contiguous elements is no reason for tiles if the span of a row stays in the cache.
     let last = walk.dims()[rank - 1];
     let reach = last.saturating_mul(step.unsigned_abs());
     let transposed = transposed.filter(|&d| walk.dims()[d] >= TILE / 2 || reach > NEAR);
     match transposed {
-        Some(d) if !(0..=1).contains(&step) => in_tiles(pool, &walk, start, d, x, y),
+        Some(d) if !(0..=1).contains(&step) => transpose_tiles(pool, &walk, start, d, x, y),
         _ if last <= SHORT && rank > 1 && walk.dims()[rank - 2] >= FEWEST_ROWS => {
-            short_rows(pool, &walk, x, y)
+            copy_short_rows(pool, &walk, x, y)
         }
         _ => fill_chunks(pool, y, 1, |first, y| {
             for ([from], at, n) in walk.rows(first, first + y.len()) {
@@ -50,8 +50,7 @@ pub fn copy_strided<T: Plain>(
                     0 => y.fill(x[from]),
                     1 => y.copy_from_slice(&x[from..][..n]),
                     2 => {
-                        // Whole pairs, which the compiler turns into shuffles; the last may have no
-                        // partner.
+                        // Whole pairs compile to shuffles; the last element may have no partner.
                         let last = n - 1;
                         let (pairs, _) = x[from..][..2 * last].as_chunks::<2>();
                         for (y, pair) in y.iter_mut().zip(pairs) {
@@ -65,7 +64,7 @@ pub fn copy_strided<T: Plain>(
                         }
                     }
                     _ => {
-                        // Backwards from the first element.
+                        // A negative step reads backwards from the first element.
                         let back = step.unsigned_abs();
                         for (y, x) in y.iter_mut().zip(x[..=from].iter().rev().step_by(back)) {
                             *y = *x;
@@ -77,15 +76,15 @@ pub fn copy_strided<T: Plain>(
     }
 }
 
-/// `y[y_start + i * y_strides[0] + ..] = x[x_start + i * x_strides[0] + ..]` for all coordinates
-/// below `dims`; the rest of `y` stays as it is. Strides count elements; those of `x` may be zero
-/// or negative.
+/// Copies elements between two strided layouts: `y[y_start + i * y_strides[0] + ..] = x[x_start + i * x_strides[0] +
+/// ..]` for all coordinates below `dims`; the rest of `y` stays. Strides count elements; those of `x` may be zero or
+/// negative.
 ///
 /// # Panics
 ///
-/// If an element would be read or written outside, more than [`MAX_RANK`] dims remain after merging
-/// neighbours, or a stride of `y` is not larger than what the axes after it span, so that elements
-/// could be written twice.
+/// If an element would be read or written outside its buffer, more than [`MAX_RANK`] dims remain after merging
+/// neighbours, or a stride of `y` does not exceed the span of the axes after it, so that elements could be written
+/// twice.
 pub fn copy_between<T: Plain>(
     pool: &Pool,
     dims: &[usize],
@@ -94,7 +93,7 @@ pub fn copy_between<T: Plain>(
 ) -> Result<(), Ended> {
     assert_eq!([x_strides.len(), y_strides.len()], [dims.len(); 2], "one stride per dim");
     if dims.contains(&0) {
-        // Strides say nothing: those of a whole image are products of its sizes.
+        // Strides are not checked: those of an image may overflow the span.
         return Ok(());
     }
     let mut span = 0;
@@ -117,18 +116,18 @@ pub fn copy_between<T: Plain>(
     let [x_step, y_step] = walk.strides(walk.dims().len() - 1);
     let shared = Shared::new(y);
     let len = walk.len;
-    // By value: what is captured by reference would be read again after each element is written.
+    // `move`: a variable captured by reference would be reloaded after each element is written.
     ranges(pool, len, 1, move |range| {
         for ([from, to], _, n) in walk.rows(range.start, range.end) {
             if (x_step, y_step) == (1, 1) {
-                // SAFETY: no two coordinates have the same place in `y` (checked above), and each
-                // belongs to one chunk.
+                // SAFETY: the strides of `y` are checked above, so no two coordinates share an element, and each
+                // coordinate belongs to one chunk.
                 unsafe { shared.part(to, n) }.copy_from_slice(&x[from..][..n]);
                 continue;
             }
             for i in 0..n {
                 let at = (from as isize + i as isize * x_step) as usize;
-                // SAFETY: as above.
+                // SAFETY: no two coordinates share an element of `y`, and each belongs to one chunk.
                 let y = unsafe { shared.part(to + i * y_step as usize, 1) };
                 y[0] = x[at];
             }
@@ -136,15 +135,20 @@ pub fn copy_between<T: Plain>(
     })
 }
 
-/// Choice: most elements of a short row of outputs.
+/// Choice: most elements of a short row of the output.
 const SHORT: usize = 16;
 /// Choice: fewest rows along one axis that are worth a loop of their own.
 const FEWEST_ROWS: usize = 4;
-/// Cache: elements that stay in a second-level cache while their neighbours are read.
+/// Cache: most elements spanned by a row that stay in a second-level cache until the next row reads their neighbours.
 const NEAR: usize = 1 << 16;
 
-/// Copies short rows: those along the axis before the last by one loop.
-fn short_rows<T: Plain>(pool: &Pool, walk: &Walk<1>, x: &[T], y: &mut [T]) -> Result<(), Ended> {
+/// Copies short rows, with one inner loop for all rows along the axis before the last.
+fn copy_short_rows<T: Plain>(
+    pool: &Pool,
+    walk: &Walk<1>,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), Ended> {
     let rank = walk.dims().len();
     let (count, width) = (walk.dims()[rank - 2], walk.dims()[rank - 1]);
     let ([distance], [step]) = (walk.strides(rank - 2), walk.strides(rank - 1));
@@ -168,13 +172,14 @@ fn short_rows<T: Plain>(pool: &Pool, walk: &Walk<1>, x: &[T], y: &mut [T]) -> Re
     })
 }
 
-/// Rows of an input that are copied one after the other.
+/// Source of short rows, which are copied one after the other.
 struct ShortRows<'a, T> {
     x: &'a [T],
-    /// The first element.
+    /// Index of the first element.
     from: isize,
-    /// Distances of rows, and of the elements of a row.
+    /// Distance from one row to the next, in elements.
     distance: isize,
+    /// Distance from one element of a row to the next.
     step: isize,
 }
 
@@ -210,14 +215,14 @@ impl<T: Plain> ShortRows<'_, T> {
     }
 }
 
-/// Geometry: elements of a side of a tile: one or two cache lines of 4-byte elements on both sides.
+/// Geometry: elements of a side of a tile: one cache line of 4-byte elements in both buffers.
 const TILE: usize = 16;
-/// Work: input elements of a row that one piece of work takes.
+/// Work: rows of a band, the unit of work of a transposition.
 const BAND: usize = 64;
 
-/// The case where some dim `d` other than the last is contiguous in `x`: the two are swapped tile
-/// by tile, so that both sides are touched a cache line at a time.
-fn in_tiles<T: Plain>(
+/// Copies with a transposition, where a dim `d` other than the last is contiguous in `x`: tile by tile, so that both
+/// buffers are accessed a cache line at a time.
+fn transpose_tiles<T: Plain>(
     pool: &Pool,
     walk: &Walk<1>,
     start: usize,
@@ -229,7 +234,7 @@ fn in_tiles<T: Plain>(
     let last = dims.len() - 1;
     let (height, width) = (dims[d], dims[last]);
     let [step] = walk.strides(last);
-    // Where output rows are: dims other than `d` and the last, with offsets in both buffers.
+    // Offsets of planes in both buffers: over all dims but `d` and the last.
     let (mut others, mut x_strides, mut y_strides) = ([0; MAX_RANK], [0; MAX_RANK], [0; MAX_RANK]);
     let (mut rank, mut y_stride, mut row_stride) = (0, y.len(), 0);
     for (i, &dim) in dims.iter().enumerate() {
@@ -254,7 +259,7 @@ fn in_tiles<T: Plain>(
     let bands = height.div_ceil(BAND);
     let pieces = planes.len * bands;
     let shared = Shared::new(y);
-    // By value: what is captured by reference would be read again after each element is written.
+    // `move`: a variable captured by reference would be reloaded after each element is written.
     ranges(pool, pieces, 2 * BAND * width, move |pieces| {
         let mut tile = [[T::default(); TILE]; TILE];
         for piece in pieces {
@@ -263,8 +268,7 @@ fn in_tiles<T: Plain>(
                 continue;
             };
             let bottom = height.min((band + 1) * BAND);
-            // Down the band first: the next piece of the same input rows is what the hardware
-            // prefetches.
+            // Down the band first: the hardware prefetches the next elements of the same input rows.
             let lefts = (0..width).step_by(TILE);
             let tops = (band * BAND..bottom).step_by(TILE);
             for (left, top) in lefts.flat_map(|left| tops.clone().map(move |top| (left, top))) {
@@ -274,11 +278,11 @@ fn in_tiles<T: Plain>(
                     run[..rows].copy_from_slice(&x[at as usize..][..rows]);
                 }
                 for i in 0..rows {
-                    // SAFETY: every output element belongs to one tile, and one row of it is held
-                    // at a time.
+                    // SAFETY: each element of the output belongs to one tile, and the slice of one row ends before the
+                    // next begins.
                     let y = unsafe { shared.part(to + (top + i) * row_stride + left, columns) };
                     if columns == TILE {
-                        // The length is known here, so the loop unrolls.
+                        // A constant length unrolls the loop.
                         for (y, run) in y.iter_mut().zip(&tile) {
                             *y = run[i];
                         }

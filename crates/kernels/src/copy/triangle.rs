@@ -1,11 +1,11 @@
-//! Patterns of the positions of a matrix: triangles and single ones.
+//! Patterns of matrix positions: triangles, and one-hot encodings.
 
 use super::Plain;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::{Ended, Pool};
 
-/// The part of each matrix on and above the diagonal that is `diagonal` columns to the right of the
-/// main one, or on and below it unless `upper`; the default value elsewhere. `x` has dims
+/// Copies the upper triangle of each matrix, on and above the diagonal that is `diagonal` columns to the right of the
+/// main one, or the lower triangle, on and below it, and fills the rest with the default value. `x` has dims
 /// `[matrices, rows, columns]`.
 ///
 /// # Panics
@@ -39,9 +39,8 @@ pub fn triangle<T: Plain>(
     })
 }
 
-/// `y[o, d, i]` is `on` where `d` is `indices[o, i]`, else `off`; `y` has dims
-/// `[outer, depth, inner]`. A negative index counts from the end, one outside of the depth is
-/// nowhere.
+/// Encodes indices as one-hot vectors: `y[o, d, i]` is `on` where `d` equals `indices[o, i]`, else `off`. `y` has dims
+/// `[outer, depth, inner]`. A negative index counts from the end; an index out of range gives only `off`.
 ///
 /// # Panics
 ///

@@ -1,5 +1,5 @@
-//! Support vector machines: kernels of examples and support vectors, one decision for each pair of
-//! classes, and the probabilities of classes that follow from those of pairs.
+//! Support vector machines: kernels of examples and support vectors, a decision for each pair of classes, and class
+//! probabilities from those of pairs.
 
 use super::{Score, Shared, Sums};
 use sardonyx_simd::Exec;
@@ -7,7 +7,7 @@ use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::{Arith, Math};
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// How alike an example and a support vector are.
+/// Kernel: similarity of an example `x` and a support vector `v`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum KernelFunction {
     /// `x . v`
@@ -20,22 +20,22 @@ pub enum KernelFunction {
     Sigmoid { gamma: f32, coef0: f32 },
 }
 
-/// How many pairs of classes there are, which is one decision each.
+/// Returns the number of pairs of classes: one decision each.
 pub fn pair_count(classes: usize) -> usize {
     classes * classes.saturating_sub(1) / 2
 }
 
-/// Where the pair of classes `i < j` is in the order (0, 1), (0, 2), .., (1, 2), ..
+/// Returns the position of the pair of classes `i < j` in the order (0, 1), (0, 2), .., (1, 2), ..
 fn pair(classes: usize, i: usize, j: usize) -> usize {
     i * (2 * classes - i - 1) / 2 + j - i - 1
 }
 
-/// `y[r, v]` = the kernel of example `x[r]` and vector `v`, where `x` has dims `[rows, features]`,
-/// `vectors` has dims `[count, features]`, and `zeros` has a zero for each vector.
+/// Computes kernels: `y[r, v]` is that of example `x[r]` and vector `v`. `x` has dims `[rows, features]`, `vectors` has
+/// dims `[count, features]`, and `zeros` is a bias of 0 for each vector.
 ///
 /// # Panics
 ///
-/// If lengths do not fit the sizes, or the pitch is not the number of sums.
+/// If lengths do not fit the sizes, or `sizes.pitch` is not `sizes.sums`.
 pub fn similarities<T: Score>(
     exec: &Exec<'_>,
     kernel: KernelFunction,
@@ -66,6 +66,7 @@ pub fn similarities<T: Score>(
     Ok(())
 }
 
+/// Loop of [`KernelFunction::Rbf`].
 struct Rbf<'a, T> {
     gamma: T,
     features: usize,
@@ -92,7 +93,7 @@ impl<T: Math> Loop for Rbf<'_, T> {
     }
 }
 
-/// Sums of every eighth square first, then their sum.
+/// Computes the squared distance, with eight partial sums so that vectors can be used.
 #[inline(always)]
 fn squared_distance<T: Math, const FMA: bool>(a: &[T], b: &[T]) -> T {
     let mut sums = [T::ZERO; 8];
@@ -110,7 +111,7 @@ fn squared_distance<T: Math, const FMA: bool>(a: &[T], b: &[T]) -> T {
     sums.into_iter().fold(T::ZERO, Arith::add)
 }
 
-/// Kernels that are functions of a product.
+/// Loop of kernels that are functions of the scalar product.
 struct OfProducts<'a, T> {
     kernel: KernelFunction,
     y: &'a mut [T],
@@ -139,7 +140,7 @@ impl<T: Math> Loop for OfProducts<'_, T> {
     }
 }
 
-/// A power with a whole exponent, by squaring.
+/// Raises `base` to an integer power, by repeated squaring.
 #[inline(always)]
 fn power<T: Math>(base: T, exponent: i32) -> T {
     let (mut square, mut left, mut power) = (base, exponent.unsigned_abs(), T::ONE);
@@ -153,7 +154,7 @@ fn power<T: Math>(base: T, exponent: i32) -> T {
     if exponent < 0 { T::ONE.div(power) } else { power }
 }
 
-/// `y[r]` = the sum of the similarities of row r, weighted, plus a constant.
+/// Computes one decision for each row: `y[r]` is the weighted sum of the similarities of row `r`, plus a constant.
 ///
 /// # Panics
 ///
@@ -170,31 +171,31 @@ pub fn weigh<T: Math>(
     rows(exec.pool, y, 1, 2 * count, |first, y| {
         for (row, y) in y.iter_mut().enumerate() {
             let similarities = &similarities[(first + row) * count..][..count];
-            *y = T::from_f64(constant.to_f64() + weighted(weights, similarities));
+            *y = T::from_f64(constant.to_f64() + sum_products(weights, similarities));
         }
     })
 }
 
+/// Sums products in f64.
 #[inline(always)]
-fn weighted<T: Math>(weights: &[T], similarities: &[T]) -> f64 {
+fn sum_products<T: Math>(weights: &[T], similarities: &[T]) -> f64 {
     weights.iter().zip(similarities).map(|(a, b)| a.to_f64() * b.to_f64()).sum()
 }
 
-/// Machines that tell pairs of classes apart and share their support vectors, which are in the
-/// order of the classes they are of.
+/// Machines that separate pairs of classes and share support vectors, which are sorted by class.
 #[derive(Clone, Copy, Debug)]
 pub struct Pairs<'a, T> {
-    /// How many support vectors each class has.
+    /// Number of support vectors of each class.
     pub per_class: &'a [usize],
-    /// `[classes - 1, vectors]`: vectors of class c have their coefficient against class d in row
-    /// d, or d - 1 if that is above c.
+    /// Coefficients `[classes - 1, vectors]`: the one of a vector of class `c` against class `d` is in row `d`, or in
+    /// row `d - 1` if `d > c`.
     pub coefficients: &'a [T],
-    /// A constant for each pair.
+    /// Constant of each pair.
     pub constants: &'a [T],
 }
 
-/// The decisions of all pairs `[rows, pairs]`, and the class with most votes by row. A positive
-/// decision is a vote for the first class of its pair. `similarities` has dims `[rows, vectors]`.
+/// Computes the decisions of all pairs, `[rows, pairs]`, and the class with most votes of each row. A positive decision
+/// is a vote for the first class of its pair. `similarities` has dims `[rows, vectors]`.
 ///
 /// # Panics
 ///
@@ -219,11 +220,12 @@ pub fn decide<T: Math>(
             decide_row(pairs, &similarities[row * vectors..][..vectors], decisions);
             // SAFETY: each row is in one chunk only.
             let best = unsafe { shared.part(row, 1) };
-            best[0] = elected(classes, decisions) as i64;
+            best[0] = most_voted(classes, decisions) as i64;
         }
     })
 }
 
+/// Computes the decisions of one row.
 fn decide_row<T: Math>(pairs: &Pairs<'_, T>, similarities: &[T], decisions: &mut [T]) {
     let vectors = similarities.len();
     let (mut start_i, mut at) = (0, 0);
@@ -232,8 +234,8 @@ fn decide_row<T: Math>(pairs: &Pairs<'_, T>, similarities: &[T], decisions: &mut
         for (j, count_j) in pairs.per_class.iter().enumerate().skip(i + 1) {
             let of_i = &pairs.coefficients[(j - 1) * vectors + start_i..][..*count_i];
             let of_j = &pairs.coefficients[i * vectors + start_j..][..*count_j];
-            let sum =
-                weighted(of_i, &similarities[start_i..]) + weighted(of_j, &similarities[start_j..]);
+            let sum = sum_products(of_i, &similarities[start_i..])
+                + sum_products(of_j, &similarities[start_j..]);
             decisions[at] = T::from_f64(pairs.constants[at].to_f64() + sum);
             start_j += count_j;
             at += 1;
@@ -242,8 +244,8 @@ fn decide_row<T: Math>(pairs: &Pairs<'_, T>, similarities: &[T], decisions: &mut
     }
 }
 
-/// The first class with most votes.
-fn elected<T: Math>(classes: usize, decisions: &[T]) -> usize {
+/// Finds the first class with the most votes.
+fn most_voted<T: Math>(classes: usize, decisions: &[T]) -> usize {
     let votes = |class: usize| {
         let lost = (0..class).filter(|i| decisions[pair(classes, *i, class)] > T::ZERO).count();
         let above = class + 1..classes;
@@ -260,19 +262,19 @@ fn elected<T: Math>(classes: usize, decisions: &[T]) -> usize {
     most.0
 }
 
-/// How a decision becomes a probability, for each pair: 1 - 1 / (1 + exp(-(a d + b))).
+/// Sigmoid of each pair that turns a decision `d` into a probability: `1 - 1 / (1 + exp(-(a d + b)))`.
 #[derive(Clone, Copy, Debug)]
 pub struct Sigmoids<'a> {
     pub a: &'a [f32],
     pub b: &'a [f32],
 }
 
-/// The probabilities of classes, `[rows, classes]`, from the decisions of pairs, `[rows, pairs]`.
-/// `work` has `pairs + 3 classes` numbers for each row.
+/// Computes class probabilities, `[rows, classes]`, from the decisions of pairs, `[rows, pairs]`. `work` has at least
+/// `pairs + 3 classes` numbers for each row.
 ///
-/// The second method of T.-F. Wu, C.-J. Lin and R. C. Weng, "Probability Estimates for Multi-class
-/// Classification by Pairwise Coupling", JMLR 5, 2004: the p that minimizes the sum over pairs of
-/// `(r_ji p_i - r_ij p_j)^2`, by the iteration of its Algorithm 2.
+/// Uses the second method of T.-F. Wu, C.-J. Lin and R. C. Weng, "Probability Estimates for Multi-class Classification
+/// by Pairwise Coupling", JMLR 5, 2004: the `p` that minimizes the sum of `(r_ji p_i - r_ij p_j)^2` over pairs, by the
+/// iteration of its Algorithm 2.
 ///
 /// # Panics
 ///
@@ -301,7 +303,7 @@ pub fn couple<T: Math>(
                 let tail = (score + f64::from(sigmoids.b[at])).exp();
                 *pair = (1.0 / (1.0 + tail)).clamp(LEAST, 1.0 - LEAST);
             }
-            let probabilities = coupled(classes, pairs, work);
+            let probabilities = iterate_coupling(classes, pairs, work);
             // SAFETY: each row is in one chunk only.
             let y = unsafe { shared.part(row * classes, classes) };
             y.iter_mut().zip(probabilities).for_each(|(y, p)| *y = T::from_f64(*p));
@@ -309,13 +311,13 @@ pub fn couple<T: Math>(
     })
 }
 
-/// Probabilities of pairs stay this far from 0 and 1.
+/// Value: least distance of the probabilities of pairs from 0 and 1.
 const LEAST: f64 = 1e-7;
 
-/// The iteration. With `r` for the probability that an example of two classes is of the first,
-/// `Q_tt` is the sum of `r_st^2` over s, and `Q_tj` is `-r_jt r_tj`; the latter is computed when it
-/// is needed, so that no matrix is kept.
-fn coupled<'a>(classes: usize, pairs: &[f64], work: &'a mut [f64]) -> &'a [f64] {
+/// Iterates to the probabilities of classes. With `r_ij` the probability that an example of class `i` or `j` is of
+/// class `i`, `Q_tt` is the sum of `r_st^2` over `s`, and `Q_tj` is `-r_jt r_tj`. Recomputes `Q_tj` at each use, which
+/// saves a matrix.
+fn iterate_coupling<'a>(classes: usize, pairs: &[f64], work: &'a mut [f64]) -> &'a [f64] {
     let r = |i: usize, j: usize| {
         if i < j { pairs[pair(classes, i, j)] } else { 1.0 - pairs[pair(classes, j, i)] }
     };

@@ -1,8 +1,7 @@
-//! Layer and root-mean-square normalisation, with the sum that tends to come before it.
+//! Layer and root-mean-square normalization, with the residual sum that often precedes it.
 //!
-//! The one idea: a row fits the first-level cache, so memory is read once however many passes there
-//! are over the row, and the sum with a residual is taken in the first of them. Means and variances
-//! are two passes, since the difference of two large sums has no digits left.
+//! A row fits the first-level cache, so memory is read once for all passes over a row, and the first pass adds the
+//! residual. Means and variances are two passes, since the difference of two large sums loses all digits.
 
 use crate::reduce::{Sum, run};
 use sardonyx_simd::buffer::with_scratch;
@@ -12,31 +11,31 @@ use sardonyx_simd::{Body, Ended, Simd, dispatch};
 use sardonyx_simd::{Exec, Isa};
 use sardonyx_simd::{Level, Loop};
 
-/// What [`layer_norm`] and [`rms_norm`] read.
+/// Inputs of [`layer_norm`] and [`rms_norm`].
 #[derive(Clone, Copy, Debug)]
 pub struct RowInputs<'a, T> {
     pub x: &'a [T],
-    /// What is added to `x` first.
+    /// Second operand of the sum that is normalized.
     pub residual: Option<&'a [T]>,
-    /// One row, or several that the rows take in turn.
+    /// Scales: one row, or several that the rows of `x` use cyclically.
     pub scale: &'a [T],
     pub epsilon: f64,
 }
 
-/// What [`layer_norm`] writes.
+/// Outputs of [`layer_norm`].
 #[derive(Debug)]
 pub struct RowOutputs<'a, T> {
     pub y: &'a mut [T],
-    /// Gets `x + residual`, rounded as a sum of two tensors is.
+    /// Receives `x + residual`, rounded to the element type.
     pub sum: Option<&'a mut [T]>,
-    /// Gets one value per row.
+    /// Receives the mean of each row.
     pub means: Option<&'a mut [f32]>,
-    /// Gets one value per row.
+    /// Receives `1 / sqrt(variance + epsilon)` of each row.
     pub inverse_deviations: Option<&'a mut [f32]>,
 }
 
-/// `y = (s - mean(s)) / sqrt(variance(s) + epsilon) * scale + bias` for each row `s = x + residual`
-/// of `width` elements. `bias` has as many rows as `scale`, or others, taken in turn as well.
+/// Normalizes rows `s = x + residual` of `width` elements: `y = (s - mean(s)) / sqrt(variance(s) + epsilon) * scale +
+/// bias`. `dims` are the number of rows and `width`. `bias` has one row, or several that are used cyclically.
 ///
 /// # Panics
 ///
@@ -51,7 +50,7 @@ pub fn layer_norm<T: RowNorm>(
     normalize(exec, dims, Inputs::new(inputs, true, bias), outputs)
 }
 
-/// `y = s / sqrt(mean(s * s) + epsilon) * scale`, and all else as [`layer_norm`].
+/// Normalizes rows like [`layer_norm`], but without mean and bias: `y = s / sqrt(mean(s * s) + epsilon) * scale`.
 ///
 /// # Panics
 ///
@@ -67,10 +66,10 @@ pub fn rms_norm<T: RowNorm>(
     normalize(exec, dims, Inputs::new(inputs, false, None), outputs)
 }
 
-/// What is read, of all rows.
+/// Inputs of all rows, of either normalization.
 #[derive(Clone, Copy, Debug)]
 struct Inputs<'a, T> {
-    /// Whether the mean is taken off.
+    /// Whether the mean is subtracted.
     center: bool,
     x: &'a [T],
     residual: Option<&'a [T]>,
@@ -86,6 +85,7 @@ impl<'a, T> Inputs<'a, T> {
     }
 }
 
+/// Checks all lengths and normalizes rows, divided between threads.
 fn normalize<T: RowNorm>(
     exec: &Exec<'_>,
     [count, width]: [usize; 2],
@@ -106,7 +106,7 @@ fn normalize<T: RowNorm>(
     assert!(statistics.iter().flatten().all(|list| list.len() == count), "one statistic per row");
     let level = Level::new(isa);
     if len == 0 {
-        // Nothing is the mean of nothing.
+        // The mean of no elements is NaN.
         for list in statistics.into_iter().flatten() {
             list.fill(f32::NAN);
         }
@@ -123,7 +123,7 @@ fn normalize<T: RowNorm>(
     let [means, inverses] = statistics.map(|list| list.map(Shared::new));
     ranges(pool, count, width, |rows| {
         let (first, n) = (rows.start, rows.len());
-        // SAFETY: ranges are disjoint, so each row is taken by one thread.
+        // SAFETY: ranges are disjoint, so each row is borrowed by one thread.
         let (y, sum, means, inverses) = unsafe {
             (
                 y.part(first * width, n * width),
@@ -136,10 +136,11 @@ fn normalize<T: RowNorm>(
     })
 }
 
-/// Some rows and where their results go. Public only because a hidden method takes it.
+/// Rows of one thread and their outputs. Public only as an argument of a hidden method.
 #[derive(Debug)]
 pub struct Rows<'a, T> {
     inputs: Inputs<'a, T>,
+    /// Index of the first row.
     first: usize,
     width: usize,
     y: &'a mut [T],
@@ -148,14 +149,15 @@ pub struct Rows<'a, T> {
     inverses: Option<&'a mut [f32]>,
 }
 
-/// The row of `scale` or `bias` that belongs to a row of the input.
+/// Returns the row of `scale` or `bias` for a row of the input.
 #[inline(always)]
 fn row_of<T>(list: &[T], row: usize, width: usize) -> &[T] {
     &list[row % (list.len() / width) * width..][..width]
 }
 
-/// An element type of [`layer_norm`] and [`rms_norm`].
+/// Element type of [`layer_norm`] and [`rms_norm`].
 pub trait RowNorm: Number {
+    /// Normalizes rows on the calling thread.
     #[doc(hidden)]
     fn normalize(level: Level, isa: Isa, rows: Rows<'_, Self>);
 }
@@ -179,8 +181,8 @@ impl RowNorm for f32 {
             means: rows.means,
             inverses: rows.inverses,
         };
-        // SAFETY: making the level has checked that the machine has the instruction set; all
-        // pointers are to whole rows.
+        // SAFETY: the constructor of `level` has checked that the machine has `isa`; all pointers are to `count` rows
+        // of `width` elements.
         unsafe { dispatch(isa, pitched) }
     }
 }
@@ -206,13 +208,13 @@ through_floats!(half::f16, half::bf16);
 /// Cache: elements of rows that are widened together.
 const WIDENED: usize = 2048;
 
-/// Widens rows some at a time, and rounds what the loops of `f32` make of them. A sum is rounded
-/// first.
+/// Normalizes rows of a 16-bit type: widens some rows at a time, rounds the sum with the residual, runs the loops of
+/// f32, and rounds their results.
 fn normalize_wide<T: Number<Wide = f32>>(level: Level, isa: Isa, rows: Rows<'_, T>) {
     let Rows { inputs, first, width, y, mut sum, mut means, mut inverses } = rows;
     let Inputs { center, x, residual, scale, bias, epsilon } = inputs;
     let (count, together) = (y.len() / width, (WIDENED / width).max(1));
-    // Parameters of each row are widened with their rows, others once.
+    // Parameters with several rows are widened with the rows that use them, others once.
     let parameters = [Some(scale), bias].map(|list| list.map_or(0, <[T]>::len));
     let is_shared = parameters.iter().all(|len| *len <= width);
     let together = if is_shared { together } else { 1 };
@@ -263,8 +265,8 @@ fn normalize_wide<T: Number<Wide = f32>>(level: Level, isa: Isa, rows: Rows<'_, 
                 means: means.as_deref_mut().map(|list| &mut list[rows.clone()]),
                 inverses: inverses.as_deref_mut().map(|list| &mut list[rows.clone()]),
             };
-            // SAFETY: making the level has checked that the machine has the instruction set; all
-            // pointers are to whole rows.
+            // SAFETY: the constructor of `level` has checked that the machine has `isa`; all pointers are to whole rows
+            // of the scratch memory.
             unsafe { dispatch(isa, pitched) }
             T::narrow_all(level, wide_y, &mut y[own]);
         }
@@ -331,37 +333,39 @@ impl<T: Math> Loop for Rows<'_, T> {
     }
 }
 
-/// What rows are normalised with.
+/// Parameters of a normalization.
 #[derive(Clone, Copy)]
 pub(crate) struct Parameters<'a> {
-    /// Whether the mean is taken off.
+    /// Whether the mean is subtracted.
     pub(crate) center: bool,
-    /// One row, or several that the rows take in turn.
+    /// Scales: one row, or several that are used cyclically.
     pub(crate) scale: &'a [f32],
+    /// Biases: one row, or several that are used cyclically.
     pub(crate) bias: Option<&'a [f32]>,
     pub(crate) epsilon: f64,
 }
 
-/// Rows of f32, in vectors, whose starts are a pitch apart.
+/// Body that normalizes rows of f32, whose starts are a pitch apart, in vectors.
 ///
-/// What is run must be given pointers to that many rows of `width` elements. What is written may
-/// overlap nothing that is read, but `y` may be `x`, and the sum.
+/// The pointers must be to `count` rows of `width` elements. No output may overlap an input, except that `y` may be
+/// `x`, and `y` may be the sum.
 pub(crate) struct PitchedRows<'a> {
     pub(crate) parameters: Parameters<'a>,
     pub(crate) count: usize,
-    /// The number of the first row.
+    /// Index of the first row, which selects the rows of the parameters.
     pub(crate) first: usize,
     pub(crate) width: usize,
     pub(crate) x: *const f32,
     pub(crate) residual: Option<*const f32>,
-    /// That of `residual` too.
+    /// Row stride of `x` and `residual`, in floats.
     pub(crate) x_pitch: usize,
     pub(crate) y: *mut f32,
     pub(crate) sum: Option<*mut f32>,
-    /// That of `sum` too.
+    /// Row stride of `y` and `sum`, in floats.
     pub(crate) y_pitch: usize,
-    /// One element per row.
+    /// Receives the mean of each row.
     pub(crate) means: Option<&'a mut [f32]>,
+    /// Receives the inverse deviation of each row.
     pub(crate) inverses: Option<&'a mut [f32]>,
 }
 
@@ -373,7 +377,7 @@ impl Body for PitchedRows<'_> {
         let PitchedRows { x_pitch, y, sum, y_pitch, mut means, mut inverses, .. } = self;
         let Parameters { center, scale, bias, epsilon } = parameters;
         let together = if width <= NARROW { TOGETHER } else { 1 };
-        // Where the sum goes, which all passes but the first read.
+        // Destination of the sum with the residual, which later passes read.
         let summed = sum.unwrap_or(y);
         let (read, pitch) = match residual {
             Some(_) => (summed.cast_const(), y_pitch),
@@ -382,14 +386,13 @@ impl Body for PitchedRows<'_> {
         for start in (0..count).step_by(together) {
             let n = together.min(count - start);
             let (mut centers, mut squares) = ([0.0; TOGETHER], [0.0; TOGETHER]);
-            // SAFETY: this runs with `S` enabled, and all the pointers are to rows of `width`
-            // elements. What is written overlaps nothing that is read, but for a sum in `y`, each
-            // element of which is read before it is replaced.
+            // SAFETY: the caller promises the instruction set of `S` and pointers to rows of `width` elements. Outputs
+            // overlap no inputs, except a sum in `y`, each element of which is read before it is replaced.
             unsafe {
                 for (g, squares) in squares[..n].iter_mut().enumerate() {
                     let i = start + g;
                     let (x, to) = (x.add(i * x_pitch), summed.add(i * y_pitch));
-                    // Adding minus zero changes nothing, the sign of a zero included.
+                    // Adding -0 changes no value, not even the sign of 0.
                     let total = match residual {
                         Some(residual) => {
                             let residual = residual.add(i * x_pitch);
@@ -443,26 +446,25 @@ impl Body for PitchedRows<'_> {
     }
 }
 
-/// Geometry: rows that go through each pass together, so that the next row's loads run while the
-/// last one's division and root are waited for.
+/// Geometry: rows that go through each pass together, so that loads of the next row overlap with the division and
+/// square root of the last one.
 const TOGETHER: usize = 4;
-/// Cache: elements of a row up to which [`TOGETHER`] rows, read and written, stay in a first-level
-/// cache of 32 KB.
+/// Cache: row length up to which [`TOGETHER`] rows, read and written, fit a first-level cache of 32 KB.
 const NARROW: usize = 1024;
 
-/// Sums: accumulators of a fold: enough additions in flight to hide their latency.
+/// Sums: accumulators of a fold, enough additions in flight to hide their latency.
 const ACCUMULATORS: usize = 8;
-/// Sums: elements that enter the accumulators before they go to the total, which is an f64. A
-/// multiple of what all accumulators take at a time.
+/// Sums: elements that enter the accumulators before these are added to the f64 total: a multiple of the elements that
+/// all accumulators take at a time.
 const BLOCK: usize = 32 * ACCUMULATORS * 16;
 
-/// The sum, or the sum of squares of the distances from `-minus`, of `n` elements; of
-/// `x + residual`, which goes to `to`, with `ADD`.
+/// Sums `n` elements, or the squares of elements plus `minus`. With `ADD`, the elements are `x + residual`, and are
+/// also written to `to`.
 ///
 /// # Safety
 ///
-/// As [`Body::run`]; the pointers are valid for `n` elements, `residual` and `to` with `ADD`
-/// only.
+/// The machine has the instruction set of `S`; `x` is valid for `n` elements, and so are `residual` and `to` with
+/// `ADD`.
 #[inline(always)]
 unsafe fn fold<S: Simd, const ADD: bool, const SQUARE: bool>(
     x: *const f32,
@@ -471,7 +473,7 @@ unsafe fn fold<S: Simd, const ADD: bool, const SQUARE: bool>(
     minus: f32,
     n: usize,
 ) -> f64 {
-    // SAFETY: every access is at an index below `n`, or masked to such.
+    // SAFETY: each access is at an index below `n`, or masked to such; the caller promises valid pointers and `S`.
     unsafe {
         let step = ACCUMULATORS * S::LANES;
         let minuses = [minus; 16];
@@ -501,7 +503,7 @@ unsafe fn fold<S: Simd, const ADD: bool, const SQUARE: bool>(
                 if at >= end {
                     break;
                 }
-                // Lanes outside stay zero, and so does their distance.
+                // Lanes past the end stay 0 in all terms, so they add nothing.
                 let mask = S::first(end - at);
                 let mut v = S::load_m(x.add(at), mask);
                 if ADD {
@@ -529,11 +531,12 @@ unsafe fn fold<S: Simd, const ADD: bool, const SQUARE: bool>(
     }
 }
 
-/// `y = (x + minus) * factor * scale + bias`
+/// Computes `y = (x + minus) * factor * scale + bias` for `n` elements.
 ///
 /// # Safety
 ///
-/// As [`fold`]; `bias` is read with `SHIFT` only. `x` may be `y`.
+/// The machine has the instruction set of `S`; all pointers are valid for `n` elements, `bias` only with `SHIFT`. `x`
+/// may be `y`.
 #[inline(always)]
 unsafe fn finish<S: Simd, const SHIFT: bool>(
     x: *const f32,
@@ -544,9 +547,9 @@ unsafe fn finish<S: Simd, const SHIFT: bool>(
     y: *mut f32,
     n: usize,
 ) {
-    /// Geometry: vectors that a step of the loop takes.
+    /// Geometry: vectors per iteration of the loop.
     const VECTORS: usize = 4;
-    // SAFETY: every access is at an index below `n`, or masked to such.
+    // SAFETY: each access is at an index below `n`, or masked to such; the caller promises valid pointers and `S`.
     unsafe {
         let (minus, factor) = (S::splat(minus), S::splat(factor));
         let mut at = 0;

@@ -1,5 +1,4 @@
-//! Local response normalisation: each element is divided by a power of the sum of squares in
-//! neighbouring channels.
+//! Local response normalization: divides each element by a power of the sum of squares over neighbouring channels.
 
 use crate::wide::{Slices, by_slices};
 use sardonyx_simd::Exec;
@@ -7,22 +6,22 @@ use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::{Arith, Math, Number};
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// The parameters of [`local_response_norm`].
+/// Parameters of [`local_response_norm`].
 #[derive(Clone, Copy, Debug)]
 pub struct LocalResponse {
-    /// Channels in a window.
+    /// Number of channels in a window.
     pub size: usize,
     pub alpha: f32,
     pub beta: f32,
     pub bias: f32,
 }
 
-/// `y = x / (bias + alpha / size * squares)^beta`, where `squares` is the sum of squares over the
-/// `size` channels around an element's own (one more after than in front when `size` is even), for
-/// `x` with dims `[batch, channels, inner]`.
+/// Normalizes `x` with dims `[batch, channels, inner]`: `y = x / (bias + alpha / size * squares)^beta`, where `squares`
+/// is the sum of squares over the `size` channels around an element's own; an even `size` has one more channel after it
+/// than before.
 ///
-/// The power costs square roots for `beta` 0.5, 0.75 and 1; others go through the exponential and
-/// the logarithm, which leaves a relative error of about `beta * |ln(base)|` ULP.
+/// Computes the power by square roots for `beta` 0.5 and 0.75, and by exponential and logarithm for others but 1, which
+/// leaves a relative error of about `beta * |ln(base)|` ULP.
 ///
 /// # Panics
 ///
@@ -38,7 +37,7 @@ pub fn local_response_norm<T: Number>(
     assert_eq!(x.len(), batch * channels * inner, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
     assert!(size > 0, "no channel to look at");
-    // A window may be larger than there are channels.
+    // A window may have more channels than the image.
     let image = channels * inner;
     let work = image * (size.min(channels) + 6);
     let slices = Slices { count: batch, input: image, output: image, work };
@@ -47,7 +46,7 @@ pub fn local_response_norm<T: Number>(
     })
 }
 
-/// Normalizes whole images.
+/// Normalizes whole images in a type with arithmetic.
 fn normalize_images<T: Arith>(
     exec: &Exec<'_>,
     channels: usize,
@@ -80,11 +79,11 @@ fn normalize_images<T: Arith>(
     })
 }
 
-/// One channel of one item.
+/// Loop over one channel of one image.
 struct Row<'a, T: Number> {
-    /// The channels in the window.
+    /// Channels in the window, one after the other.
     x: &'a [T],
-    /// Which of them is the output's.
+    /// Index in the window of the output's channel.
     own: usize,
     factor: T::Real,
     beta: f32,
@@ -92,7 +91,7 @@ struct Row<'a, T: Number> {
     y: &'a mut [T],
 }
 
-/// Cache: positions worked on together.
+/// Cache: elements of a channel whose sums are computed together.
 const TILE: usize = 256;
 
 impl<T: Number> Loop for Row<'_, T> {
@@ -104,8 +103,8 @@ impl<T: Number> Loop for Row<'_, T> {
         for (tile, y) in self.y.chunks_mut(TILE).enumerate() {
             let mut bases = [T::Real::ZERO; TILE];
             let bases = &mut bases[..y.len()];
-            // Summed anew for each channel. A running sum would save little (the window is small)
-            // and lose digits when squares are taken off again, or everything after an infinity.
+            // Summed anew for each channel. A running sum would save little, as windows are small, and subtracting
+            // squares from it would lose digits, or everything after an infinity.
             for x in self.x.chunks_exact(inner) {
                 for (sum, x) in bases.iter_mut().zip(&x[tile * TILE..]) {
                     let x = x.to_real();

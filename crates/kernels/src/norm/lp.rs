@@ -7,16 +7,16 @@ use sardonyx_simd::chunks::{Shared, ranges, rows};
 use sardonyx_simd::number::{Arith, Math, Number};
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// Which norm.
+/// Norm that elements are divided by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Norm {
-    /// The sum of absolute values.
+    /// Sum of absolute values.
     L1,
-    /// The root of the sum of squares.
+    /// Square root of the sum of squares.
     L2,
 }
 
-/// `y = x / norm(x)` along the middle one of the dims `[outer, axis, inner]`. What has norm 0 stays
+/// Divides by the norm along the middle axis of dims `[outer, axis, inner]`: `y = x / norm(x)`, or 0 where the norm is
 /// 0.
 ///
 /// # Panics
@@ -38,7 +38,7 @@ pub fn lp_norm<T: Number>(
     })
 }
 
-/// Divides numbers that lie as in [`lp_norm`].
+/// Divides like [`lp_norm`], in a type with arithmetic.
 fn divide<T: Arith>(
     exec: &Exec<'_>,
     norm: Norm,
@@ -58,7 +58,7 @@ fn divide<T: Arith>(
             }
         });
     }
-    // Pieces of columns; their rows are apart in the buffer, so each is taken as a part of its own.
+    // Pieces are groups of columns, whose rows are apart in the buffer: each row is borrowed by itself.
     let per_outer = inner.div_ceil(COLUMNS);
     let pieces = outer * per_outer;
     let shared = Shared::new(y);
@@ -81,9 +81,9 @@ fn divide<T: Arith>(
     })
 }
 
-/// Returns the factor of the elements.
+/// Returns the reciprocal of the norm, or 0 for norm 0. `total` is the sum of absolute values or of squares.
 #[inline(always)]
-fn factor<R: Math>(norm: Norm, total: f64) -> R {
+fn norm_factor<R: Math>(norm: Norm, total: f64) -> R {
     let norm = match norm {
         Norm::L1 => total,
         Norm::L2 => total.sqrt(),
@@ -91,6 +91,7 @@ fn factor<R: Math>(norm: Norm, total: f64) -> R {
     R::from_f64(if norm == 0.0 { 0.0 } else { 1.0 / norm })
 }
 
+/// Loop over one contiguous row.
 struct Row<'a, T> {
     norm: Norm,
     x: &'a [T],
@@ -105,22 +106,24 @@ impl<T: Number> Loop for Row<'_, T> {
             Norm::L1 => run(Norm1, self.x).to_f64(),
             Norm::L2 => run(Squares, self.x).to_f64(),
         };
-        let factor: T::Real = factor(self.norm, total);
+        let factor: T::Real = norm_factor(self.norm, total);
         for (y, x) in self.y.iter_mut().zip(self.x) {
             *y = T::from_real(x.to_real().mul(factor));
         }
     }
 }
 
-/// Cache: columns that are worked on together.
+/// Cache: columns that are divided together.
 const COLUMNS: usize = 64;
 
+/// Loop down a group of columns.
 struct Columns<'a, T> {
     norm: Norm,
     axis: usize,
     inner: usize,
-    /// The offset of the first element.
+    /// Offset of the first element.
     first: usize,
+    /// Number of columns, at most [`COLUMNS`].
     width: usize,
     x: &'a [T],
     y: &'a Shared<'a, T>,
@@ -141,11 +144,10 @@ impl<T: Number> Loop for Columns<'_, T> {
                 };
             }
         }
-        let factors = totals.map(|total| factor::<T::Real>(self.norm, total));
+        let factors = totals.map(|total| norm_factor::<T::Real>(self.norm, total));
         for i in 0..self.axis {
             let at = self.first + i * self.inner;
-            // SAFETY: pieces are disjoint sets of columns, and one row of a piece is held at a
-            // time.
+            // SAFETY: pieces are disjoint sets of columns, and one row of a piece is borrowed at a time.
             let y = unsafe { self.y.part(at, self.width) };
             for ((y, x), factor) in y.iter_mut().zip(&self.x[at..]).zip(&factors) {
                 *y = T::from_real(x.to_real().mul(*factor));

@@ -1,4 +1,4 @@
-//! Normalising rows by their own statistics: layer, instance and root-mean-square normalisation.
+//! Normalization of rows by their own statistics: layer, instance, group and root-mean-square normalization.
 
 use crate::reduce::{Sum, run};
 use crate::wide::{Slices, by_slices};
@@ -7,7 +7,7 @@ use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::number::{Math, Number};
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// What a row is normalised by.
+/// Statistics that a row is normalized by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Statistics {
     /// `(x - mean) / sqrt(variance + epsilon)`
@@ -16,34 +16,33 @@ pub enum Statistics {
     RootMeanSquare,
 }
 
-/// What is done after normalising.
+/// Scale and shift after normalization.
 #[derive(Clone, Copy, Debug)]
 pub enum Affine<'a, R> {
+    /// Neither.
     None,
-    /// A scale, and perhaps a shift, for each element of a row (layer normalisation).
+    /// A scale, and perhaps a shift, for each element of a row (layer normalization).
     Elements(&'a [R], Option<&'a [R]>),
-    /// A scale and a shift for each row; rows take them in turn (instance normalisation: one per
-    /// channel).
+    /// A scale and a shift for each row, used cyclically (instance normalization, where rows are channels).
     Rows(&'a [R], &'a [R]),
-    /// A scale and a shift for each group of this many elements (channels, in group normalisation).
-    /// A row has several, and the next row goes on with the next ones.
+    /// A scale and a shift for each group of so many adjacent elements: a channel, in group normalization. A row has
+    /// several groups, and the next row continues in the lists, cyclically.
     Groups(usize, &'a [R], &'a [R]),
 }
 
-/// How rows are normalised.
+/// Parameters of [`normalize_rows`].
 #[derive(Clone, Copy, Debug)]
 pub struct ByRow<'a, R> {
     pub statistics: Statistics,
-    /// Elements of a row.
+    /// Number of elements in a row.
     pub len: usize,
     pub epsilon: f64,
     pub affine: Affine<'a, R>,
 }
 
-/// Normalises each row.
+/// Normalizes each row of `x`.
 ///
-/// `means` and `inverse_deviations`, when asked for, get one value per row (the mean is 0 for
-/// [`Statistics::RootMeanSquare`]).
+/// `means` and `inverse_deviations` receive one value per row. The mean is 0 for [`Statistics::RootMeanSquare`].
 ///
 /// # Panics
 ///
@@ -91,7 +90,7 @@ pub fn normalize_rows<T: Number<Wide = R, Real = R>, R: Math>(
     })
 }
 
-/// Normalizes rows, the first of which is number `first` of all.
+/// Normalizes the rows from row `first_row` on, in a type with arithmetic.
 fn normalize_some<R: Math>(
     exec: &Exec<'_>,
     how: ByRow<'_, R>,
@@ -116,7 +115,7 @@ fn normalize_some<R: Math>(
                 Affine::Rows(scale, shift) => (scale[row % scale.len()], shift[row % scale.len()]),
                 _ => (R::ONE, R::ZERO),
             };
-            // SAFETY: each row is taken by one thread, once.
+            // SAFETY: each row is borrowed once, by one thread.
             let y = unsafe { y.part(own * len, len) };
             let x = &x[own * len..][..len];
             let (mean, inverse) = R::run(
@@ -125,7 +124,7 @@ fn normalize_some<R: Math>(
             );
             for (list, value) in statistics_of_rows.iter().zip([mean, inverse]) {
                 if let Some(list) = list {
-                    // SAFETY: as above.
+                    // SAFETY: each row is borrowed once, by one thread.
                     let value_of_row = unsafe { list.part(row, 1) };
                     value_of_row[0] = R::from_f64(value);
                 }
@@ -134,13 +133,16 @@ fn normalize_some<R: Math>(
     })
 }
 
+/// Loop over one row, which returns its mean and inverse deviation.
 struct Row<'a, R> {
     statistics: Statistics,
     epsilon: f64,
     affine: Affine<'a, R>,
+    /// Scale of [`Affine::Rows`], else 1.
     row_scale: R,
+    /// Shift of [`Affine::Rows`], else 0.
     row_shift: R,
-    /// The first scale of [`Affine::Groups`].
+    /// Index of the first scale of [`Affine::Groups`].
     first: usize,
     x: &'a [R],
     y: &'a mut [R],
@@ -156,7 +158,7 @@ impl<R: Math> Loop for Row<'_, R> {
             Statistics::MeanVariance => run(Sum, x).to_f64() / n,
             Statistics::RootMeanSquare => 0.0,
         };
-        // Around the mean, not the difference of two large sums.
+        // Squares are taken around the mean: the difference of two large sums would lose all digits.
         let center = R::from_f64(mean);
         let mut block = [R::ZERO; 256];
         let mut squares = 0.0;

@@ -1,4 +1,4 @@
-//! A scale and a shift for each channel.
+//! Scale and shift of each channel.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::ranges;
 use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 
-/// `y = x * scale[c] + shift[c]`. Without `x`, `y` is changed in place.
+/// Scales and shifts channels: `y = x * scale[c] + shift[c]`, in place without `x`.
 ///
 /// # Panics
 ///
@@ -20,20 +20,22 @@ pub fn scale_shift(
     y: PixelsMut<'_>,
 ) -> Result<(), Ended> {
     let parameters = Parameters { minus: None, scale, shift };
-    apply(exec, 1, parameters, x, &y)
+    scale_pixels(exec, 1, parameters, x, &y)
 }
 
-/// One of each per channel; lists may have as many for each image, all or none of the first two.
+/// Parameters of each channel. `minus` and `scale` have elements for each image, `shift` only for each channel.
 #[derive(Clone, Copy)]
 pub(super) struct Parameters<'a> {
-    /// What is added before scaling, for each image.
+    /// Added before scaling, by image and channel.
     pub(super) minus: Option<&'a [f32]>,
-    /// For each image.
+    /// Factor, by image and channel.
     pub(super) scale: &'a [f32],
+    /// Added after scaling, by channel.
     pub(super) shift: &'a [f32],
 }
 
-pub(super) fn apply(
+/// Computes `y = (x + minus) * scale + shift`, in place without `x`, divided between threads.
+pub(super) fn scale_pixels(
     exec: &Exec<'_>,
     images: usize,
     parameters: Parameters<'_>,
@@ -52,7 +54,7 @@ pub(super) fn apply(
     assert_eq!(shift.len(), channels, "one shift per channel");
     ranges(pool, y.count, channels, |pixels| {
         let scaled = Scaled { x: &x, y, parameters, pixels, per_image };
-        // SAFETY: the machine has the instruction set; threads take pixels of their own.
+        // SAFETY: `check_isa` checked the instruction set; each pixel belongs to one thread.
         unsafe {
             match minus {
                 None => dispatch(isa, With::<false>(scaled)),
@@ -62,7 +64,7 @@ pub(super) fn apply(
     })
 }
 
-/// Some pixels.
+/// Range of pixels of one thread, and their parameters.
 struct Scaled<'a> {
     x: &'a Pixels<'a>,
     y: &'a PixelsMut<'a>,
@@ -71,7 +73,7 @@ struct Scaled<'a> {
     per_image: usize,
 }
 
-/// Whether there are centers.
+/// Body over a range of pixels; `CENTERED` if there is a `minus`.
 struct With<'a, const CENTERED: bool>(Scaled<'a>);
 
 impl<const CENTERED: bool> Body for With<'_, CENTERED> {
@@ -91,9 +93,9 @@ impl<const CENTERED: bool> Body for With<'_, CENTERED> {
             let end = pixels.end.min((image + 1) * per_image);
             for i in next..end {
                 let (x, y) = (x.pixel(i), y.pixel(i));
-                // SAFETY: the channels of both pixels are valid, and there is a parameter for each.
+                // SAFETY: the channels of both pixels are valid, and each has parameters.
                 unsafe {
-                    over_channels!(S, channels, |c, mask| scaled::<CENTERED>(
+                    over_channels!(S, channels, |c, mask| scale_vectors::<CENTERED>(
                         x.add(c),
                         [minus.add(c), scale.add(c), shift.add(c)],
                         y.add(c),
@@ -106,19 +108,20 @@ impl<const CENTERED: bool> Body for With<'_, CENTERED> {
     }
 }
 
-/// `N` vectors.
+/// Scales and shifts `N` vectors.
 ///
 /// # Safety
 ///
-/// Must run with `S` enabled; all lanes meant must be readable, or writable for `y`.
+/// The machine has the instruction set of `S`; all lanes, with `MASKED` those of the mask, are readable, or writable
+/// for `y`.
 #[inline(always)]
-unsafe fn scaled<S: Simd, const CENTERED: bool, const N: usize, const MASKED: bool>(
+unsafe fn scale_vectors<S: Simd, const CENTERED: bool, const N: usize, const MASKED: bool>(
     x: *const f32,
     [minus, scale, shift]: [*const f32; 3],
     y: *mut f32,
     mask: S::M,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction set of `S` and valid lanes.
     unsafe {
         let mut values = load::<S, N, MASKED>(x, mask);
         if CENTERED {

@@ -1,5 +1,5 @@
-//! Local response normalisation: the neighbouring channels of an element are beside it, so the sum
-//! over a window is a sum of loads that begin one lane apart.
+//! Local response normalization: neighbouring channels are adjacent in memory, so the sum over a window is a sum of
+//! loads that begin one float apart.
 
 use std::ops::Range;
 
@@ -10,8 +10,8 @@ use sardonyx_simd::chunks::ranges;
 use sardonyx_simd::number::Math;
 use sardonyx_simd::{Body, Ended, Loop, Simd, check_isa, dispatch};
 
-/// `y = x / (bias + alpha / size * squares)^beta`, where `squares` is the sum of squares over the
-/// `size` channels around an element's own. The bits are those of
+/// Normalizes pixels: `y = x / (bias + alpha / size * squares)^beta`, where `squares` is the sum of squares over the
+/// `size` channels around an element's own. The results are bit-identical to those of
 /// [`norm::local_response_norm`](crate::norm::local_response_norm).
 ///
 /// # Panics
@@ -27,11 +27,11 @@ pub fn local_response_norm(
     check_isa(isa);
     check_alike(&x, &y);
     assert!(response.size > 0, "no channel to look at");
-    // A window may be larger than there are channels.
+    // A window may have more channels than the pixel.
     let seen = response.size.min(y.channels);
     ranges(pool, y.count, y.channels * (seen + 6), |pixels| {
         let local = Local { response, x: &x, y: &y, pixels };
-        // SAFETY: the machine has the instruction set; threads take pixels of their own.
+        // SAFETY: `check_isa` checked the instruction set; each pixel belongs to one thread.
         unsafe {
             if response.beta == 0.75 {
                 dispatch(isa, Power::<THREE_QUARTERS>(local));
@@ -46,7 +46,7 @@ pub fn local_response_norm(
     })
 }
 
-/// Some pixels.
+/// Range of pixels of one thread.
 struct Local<'a> {
     response: LocalResponse,
     x: &'a Pixels<'a>,
@@ -54,9 +54,10 @@ struct Local<'a> {
     pixels: Range<usize>,
 }
 
-/// With one of these exponents.
+/// Body over a range of pixels, for one of the exponents below.
 struct Power<'a, const BETA: u8>(Local<'a>);
 
+/// Value: exponents with a loop of their own, and any other.
 const ANY: u8 = 0;
 const HALF: u8 = 2;
 const THREE_QUARTERS: u8 = 3;
@@ -72,10 +73,10 @@ impl<const BETA: u8> Body for Power<'_, BETA> {
         for i in pixels {
             let (from, to) = (x.pixel(i), y.pixel(i));
             for c in (0..channels).step_by(S::LANES) {
-                // SAFETY: `S` is enabled; all lanes that are read or written are channels of the
+                // SAFETY: the caller promises the instruction set of `S`; all lanes read or written are channels of the
                 // pixel.
                 unsafe {
-                    let squares = squares::<S>(from, channels, c, response.size);
+                    let squares = sum_squares::<S>(from, channels, c, response.size);
                     let base = S::fma(squares, S::splat(factor), S::splat(response.bias));
                     let mask = S::first(channels - c);
                     let own = S::load_m(from.add(c), mask);
@@ -92,7 +93,7 @@ impl<const BETA: u8> Body for Power<'_, BETA> {
                 }
             }
             if BETA == ANY {
-                // SAFETY: this thread's pixel, of which no other slice lives.
+                // SAFETY: this thread has the pixel, and no other slice of it lives.
                 let y = unsafe { y.row(i) };
                 S::run_loop(Divide { beta: response.beta, x: x.row(i), y });
             }
@@ -100,15 +101,15 @@ impl<const BETA: u8> Body for Power<'_, BETA> {
     }
 }
 
-/// The sums of squares around channels `c..`, a vector of them.
+/// Sums the squares around each channel of a vector, from channel `c` on.
 ///
 /// # Safety
 ///
-/// Must run with `S` enabled; `x` must have `channels` readable elements.
+/// The machine has the instruction set of `S`; `x` has `channels` readable floats.
 #[inline(always)]
-unsafe fn squares<S: Simd>(x: *const f32, channels: usize, c: usize, size: usize) -> S::V {
+unsafe fn sum_squares<S: Simd>(x: *const f32, channels: usize, c: usize, size: usize) -> S::V {
     let (before, after) = ((size - 1) / 2, size / 2);
-    // SAFETY: without a mask only where all loads are inside; lanes outside are left out else.
+    // SAFETY: loads are unmasked only where all lanes are channels; elsewhere lanes outside are masked.
     unsafe {
         let mut sum = S::splat(0.0);
         if c >= before && c + S::LANES + after <= channels {
@@ -119,7 +120,7 @@ unsafe fn squares<S: Simd>(x: *const f32, channels: usize, c: usize, size: usize
             }
             return sum;
         }
-        // Those of which a lane sees a channel.
+        // Offsets for which at least one lane is a channel.
         let seen = before.saturating_sub(c + S::LANES - 1)..size.min(channels + before - c);
         for k in seen {
             // Lane `i` is channel `c + k - before + i`.
@@ -137,7 +138,7 @@ unsafe fn squares<S: Simd>(x: *const f32, channels: usize, c: usize, size: usize
     }
 }
 
-/// `y = x / y^beta`
+/// Loop that computes `y = x / y^beta`.
 struct Divide<'a> {
     beta: f32,
     x: &'a [f32],

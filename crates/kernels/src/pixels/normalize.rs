@@ -1,25 +1,25 @@
-//! Normalisation by the mean and variance of a group of channels of an image.
+//! Normalization by the mean and variance of a group of channels of an image.
 
-use super::affine::{Parameters, apply};
+use super::affine::{Parameters, scale_pixels};
 use super::reduce::fold_images;
 use super::{Pixels, PixelsMut, check_alike};
 use crate::reduce::{Squares, Sum};
 use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
 use sardonyx_simd::{Ended, Exec};
 
-/// How [`group_norm`] normalises.
+/// Parameters of [`group_norm`].
 #[derive(Clone, Copy, Debug)]
 pub struct GroupNorm<'a> {
-    /// Adjacent channels form this many groups of one size. With as many groups as channels this is
-    /// instance normalisation.
+    /// Number of groups, each of equally many adjacent channels. One group per channel is instance normalization.
     pub groups: usize,
     pub epsilon: f64,
-    /// One scale and one shift per channel.
+    /// Scale of each channel.
     pub scale: &'a [f32],
+    /// Shift of each channel.
     pub shift: &'a [f32],
 }
 
-/// `y = (x - mean) / sqrt(variance + epsilon) * scale[c] + shift[c]`, with mean and variance of the
+/// Normalizes pixels: `y = (x - mean) / sqrt(variance + epsilon) * scale[c] + shift[c]`, with mean and variance of the
 /// group of channels in one of `images` images.
 ///
 /// # Panics
@@ -50,7 +50,7 @@ pub fn group_norm(
             for (totals, minus) in totals.chunks_exact(group).zip(minus.chunks_exact_mut(group)) {
                 minus.fill(-(totals.iter().sum::<f64>() / elements) as f32);
             }
-            // Around the mean, not the difference of two large sums.
+            // Squares are taken around the mean: the difference of two large sums would lose all digits.
             fold_images(exec, Squares, images, &x, Some(minus), totals)?;
             for (i, totals) in totals.chunks_exact(group).enumerate() {
                 let variance = totals.iter().sum::<f64>() / elements;
@@ -62,7 +62,7 @@ pub fn group_norm(
                 }
             }
             let parameters = Parameters { minus: Some(minus), scale: scales, shift };
-            apply(exec, images, parameters, Some(x), &y)
+            scale_pixels(exec, images, parameters, Some(x), &y)
         })
     })
 }

@@ -1,16 +1,15 @@
-//! Pixels that stand for others: the nearest of an image of another size.
+//! Pixels selected by one table of indices per dim, as for nearest-neighbour resizing.
 
 use super::{Pixels, PixelsMut};
 use sardonyx_simd::chunks::ranges;
 use sardonyx_simd::{Ended, Exec};
 
-/// Pixel `[i, j, ..]` is that of `x` at `[table 0 of i, table 1 of j, ..]`. The dims are images and
-/// spatial axes; `tables` are those of all of them one after the other, each as long as `out_dims`
-/// says.
+/// Selects pixels: pixel `[i, j, ..]` of `y` is pixel `[tables[0][i], tables[1][j], ..]` of `x`. The dims are images
+/// and spatial axes; `tables` holds the tables of all dims one after the other, with one index for each of `out_dims`.
 ///
 /// # Panics
 ///
-/// If sizes do not fit, or an index is outside of its dim.
+/// If sizes do not fit, or an index is out of range.
 pub fn pick(
     exec: &Exec<'_>,
     (dims, out_dims): (&[usize], &[usize]),
@@ -41,7 +40,7 @@ pub fn pick(
                 (rest, stride, end) = (rest / out, stride * dim, end - out);
             }
             for (col, at) in columns.iter().enumerate() {
-                // SAFETY: each row of outputs is taken by one thread.
+                // SAFETY: each row of outputs is written by one thread, and one pixel is borrowed at a time.
                 unsafe { y.row(row * last + col) }.copy_from_slice(x.row(from + at));
             }
         }

@@ -1,7 +1,7 @@
-//! Pooling: each output pixel takes the pixels of its window, all channels at a time.
+//! Pooling: each output pixel combines the pixels of its window, all channels at a time.
 //!
-//! Large windows that move by one along the last dim are taken in two steps where the order does
-//! not matter: all rows of a column first, then all columns of a window.
+//! Large windows of maximum pooling that move by one along the last dim are combined in two steps: all rows of each
+//! column first, then the columns of each window.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -16,8 +16,8 @@ use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
 use sardonyx_simd::chunks::ranges;
 use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 
-/// The greatest element of each window of each channel, for `images` images. See
-/// [`max_pool`](crate::pooling::max_pool) for the rest.
+/// Computes the maximum of each window of each channel, for `images` images. Windows are those of
+/// [`max_pool`](crate::pooling::max_pool).
 ///
 /// # Panics
 ///
@@ -30,14 +30,14 @@ pub fn max_pool(
     y: PixelsMut<'_>,
 ) -> Result<(), Ended> {
     let last = window.input.len() - 1;
-    // Columns that are shared by four windows and more: three rows and three columns gain nothing.
+    // Worth it for columns that four or more windows share; three rows of three columns gain nothing.
     let twice = window.kernel[last] > 3 && window.strides[last] == 1;
     let twice = twice && window.taps() > window.kernel[last];
-    pooled::<Maximum, false>(exec, images, Pooling { window, divisor: None, twice }, &x, &y)
+    pool_images::<Maximum, false>(exec, images, Pooling { window, divisor: None, twice }, &x, &y)
 }
 
-/// The average of each window of each channel, for `images` images. See
-/// [`average_pool`](crate::pooling::average_pool) for the rest.
+/// Computes the average of each window of each channel, for `images` images. Windows and divisors are those of
+/// [`average_pool`](crate::pooling::average_pool).
 ///
 /// # Panics
 ///
@@ -51,18 +51,20 @@ pub fn average_pool(
     y: PixelsMut<'_>,
 ) -> Result<(), Ended> {
     let pooling = Pooling { window, divisor: Some(divisor), twice: false };
-    pooled::<Sum, true>(exec, images, pooling, &x, &y)
+    pool_images::<Sum, true>(exec, images, pooling, &x, &y)
 }
 
+/// Windows and divisor of a pooling, and its number of steps.
 #[derive(Clone, Copy)]
 struct Pooling<'a> {
     window: &'a Window<'a>,
     divisor: Option<Divisor>,
-    /// Whether rows and columns are taken one after the other.
+    /// Whether rows are combined first, then columns.
     twice: bool,
 }
 
-fn pooled<F: VectorFold, const AVERAGE: bool>(
+/// Pools all images with the fold `F`, divided between threads by rows of the output.
+fn pool_images<F: VectorFold, const AVERAGE: bool>(
     exec: &Exec<'_>,
     images: usize,
     pooling: Pooling<'_>,
@@ -86,25 +88,26 @@ fn pooled<F: VectorFold, const AVERAGE: bool>(
         with_scratch_of::<usize, _>(outer, |starts| {
             with_scratch(columns, |columns| {
                 let rows = Rows::<AVERAGE> { pooling, x, y, rows, starts, columns };
-                // SAFETY: the machine has the instruction set; threads take rows of their own.
+                // SAFETY: `check_isa` checked the instruction set; each row belongs to one thread.
                 unsafe { dispatch(isa, Folded(rows, PhantomData::<F>)) }
             });
         });
     })
 }
 
-/// Some rows of output pixels.
+/// Range of rows of output pixels.
 struct Rows<'a, const AVERAGE: bool> {
     pooling: Pooling<'a>,
     x: &'a Pixels<'a>,
     y: &'a PixelsMut<'a>,
     rows: Range<usize>,
-    /// Room for the first pixel of each input row that an output row sees.
+    /// Scratch memory for the first pixel of each input row that an output row reads.
     starts: &'a mut [usize],
-    /// Room for a row of pixels with [`Pooling::twice`].
+    /// Scratch memory for a row of pixels with [`Pooling::twice`].
     columns: &'a mut [f32],
 }
 
+/// Body over a range of rows, with the fold `F`.
 struct Folded<'a, F, const AVERAGE: bool>(Rows<'a, AVERAGE>, PhantomData<F>);
 
 impl<F: VectorFold, const AVERAGE: bool> Body for Folded<'_, F, AVERAGE> {
@@ -131,8 +134,8 @@ impl<F: VectorFold, const AVERAGE: bool> Body for Folded<'_, F, AVERAGE> {
                     let from =
                         From { x: x.pixel(column), pitch: x.pitch, starts, step: 0, taps: 1 };
                     let to = columns.as_mut_ptr().wrapping_add(column * column_pitch);
-                    // SAFETY: the columns of all rows are pixels of the input, and the buffer has
-                    // room for one pixel per column.
+                    // SAFETY: each column of each row is a pixel of the input, and the buffer has room for one pixel
+                    // per column.
                     unsafe {
                         over_channels!(S, channels, |c, mask| fold::<F, AVERAGE>(
                             &from, c, 1.0, to, mask
@@ -141,10 +144,10 @@ impl<F: VectorFold, const AVERAGE: bool> Body for Folded<'_, F, AVERAGE> {
                 }
             }
             for o in 0..width {
-                let inside = taps::inside(window, last, o);
+                let inside = taps::positions_inside(window, last, o);
                 let count = divisor.map_or(1, |divisor| taps::count(window, last, o, divisor));
                 let divisor = (outer_count * count) as f32;
-                // Where nothing is inside, nothing is read.
+                // The place is arbitrary if no tap is inside, as nothing is read.
                 let column = (o * stride + inside.start * dilation).saturating_sub(pad);
                 let (x, pitch, starts) = if twice {
                     let start = columns.as_ptr().wrapping_add(column * column_pitch);
@@ -154,8 +157,7 @@ impl<F: VectorFold, const AVERAGE: bool> Body for Folded<'_, F, AVERAGE> {
                 };
                 let from = From { x, pitch, starts, step: dilation * pitch, taps: inside.len() };
                 let to = y.pixel(row * width + o);
-                // SAFETY: the taps inside are pixels of the input or of the buffer; the output has
-                // as many channels.
+                // SAFETY: the taps inside are pixels of the input or of the buffer; the output has as many channels.
                 unsafe {
                     over_channels!(S, channels, |c, mask| fold::<F, AVERAGE>(
                         &from, c, divisor, to, mask
@@ -166,26 +168,29 @@ impl<F: VectorFold, const AVERAGE: bool> Body for Folded<'_, F, AVERAGE> {
     }
 }
 
-/// The pixels of a window.
+/// Pixels of a window.
 struct From<'a> {
-    /// The first column, counted from the first pixel.
+    /// First tap of the window, in the first row of the input.
     x: *const f32,
+    /// Distance from one pixel to the next, in floats.
     pitch: usize,
-    /// The first pixels of rows.
+    /// Index of the first pixel of each row that the window reads.
     starts: &'a [usize],
-    /// From tap to tap in a row, in elements.
+    /// Distance from one tap to the next in a row, in floats.
     step: usize,
+    /// Number of taps in a row.
     taps: usize,
 }
 
-/// Sums: elements that are added one after the other before they go to a total.
+/// Sums: fewest elements after which a chain of additions goes to a total.
 const CHAIN: usize = 128;
 
-/// `N` vectors of an output pixel.
+/// Combines the pixels of a window into `N` vectors of an output pixel, from channel `c` on.
 ///
 /// # Safety
 ///
-/// Must run with `S` enabled; all pixels must be readable, and `to` writable, in the lanes meant.
+/// The machine has the instruction set of `S`; all lanes, with `MASKED` those of the mask, are readable in all pixels
+/// of the window and writable in `to`.
 #[inline(always)]
 unsafe fn fold<S: Simd, F: VectorFold, const AVERAGE: bool, const N: usize, const MASKED: bool>(
     from: &From<'_>,
@@ -194,7 +199,7 @@ unsafe fn fold<S: Simd, F: VectorFold, const AVERAGE: bool, const N: usize, cons
     to: *mut f32,
     mask: S::M,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction set of `S` and valid lanes.
     unsafe {
         let start = S::splat(F::START);
         let (mut totals, mut sums, mut chain) = ([start; N], [start; N], 0);

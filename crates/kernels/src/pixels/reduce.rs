@@ -1,7 +1,7 @@
-//! One value per image and channel from all pixels of the image.
+//! Reductions of all pixels of an image to one value per channel.
 //!
-//! Pixels are cut into segments whatever the number of threads. What the segments of a channel
-//! give is put together in f64.
+//! Pixels are cut into segments, independently of the number of threads. The results of the segments are combined in
+//! f64.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -14,20 +14,20 @@ use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::split_even;
 use sardonyx_simd::{Body, Ended, Level, Loop, Simd, check_isa, dispatch};
 
-/// What to reduce to. The value of an image without pixels is given in brackets.
+/// Reduction over the pixels of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Total {
-    /// (0)
+    /// Sum; 0 without pixels.
     Sum,
-    /// (NaN)
+    /// Mean; NaN without pixels.
     Mean,
-    /// (minus infinity)
+    /// Maximum; minus infinity without pixels.
     Max,
-    /// (infinity)
+    /// Minimum; infinity without pixels.
     Min,
 }
 
-/// Reduces each channel of each of `images` images, which become pixels of `y`.
+/// Reduces each channel of each of `images` images. `y` has one pixel per image.
 ///
 /// # Panics
 ///
@@ -51,7 +51,7 @@ pub fn reduce(
         }
         let divisor = if total == Total::Mean { pixels as f64 } else { 1.0 };
         for (i, totals) in totals.chunks_exact(channels.max(1)).enumerate() {
-            // SAFETY: one thread writes all.
+            // SAFETY: only this thread writes pixels of `y`.
             let y = unsafe { y.row(i) };
             for (y, total) in y.iter_mut().zip(totals) {
                 *y = (total / divisor) as f32;
@@ -61,18 +61,15 @@ pub fn reduce(
     })
 }
 
-/// Sums: most pixels whose bands are added up in f32. There are several segments where there are
-/// threads to take them: each those whose pixels it has computed before.
+/// Sums: most pixels whose bands are added up in f32.
 const SEGMENT: usize = 64;
-/// Sums: pixels of which all channels are taken before the next ones. Their values are added in two
-/// chains.
+/// Sums: pixels of which all channels are read before the next ones, in two chains of additions.
 const BAND: usize = 32;
-/// Work: channels of which a thread takes all pixels of a segment.
+/// Work: channels of a piece, in which one thread folds all pixels of a segment.
 const CHANNELS: usize = 256;
 
-/// Folds all pixels of each image to `totals`, which has `images` times as many elements as there
-/// are channels; with `minus`, of the same size, what it has for image and channel is added to each
-/// element first.
+/// Folds all pixels of each image to `totals`, which has an element for each image and channel. `minus`, which has as
+/// many, is added to each element first.
 pub(super) fn fold_images<F: VectorFold>(
     exec: &Exec<'_>,
     fold: F,
@@ -102,7 +99,7 @@ pub(super) fn fold_images<F: VectorFold>(
                 // SAFETY: pieces are disjoint parts of the buffer.
                 let to = unsafe { shared.part(segment * channels + low, wide) };
                 let segment = Segment { fold: PhantomData::<F>, x, pixels, low, minus, to };
-                // SAFETY: the machine has the instruction set.
+                // SAFETY: `check_isa` checked the instruction set.
                 unsafe { dispatch(isa, segment) }
             }
         })?;
@@ -112,7 +109,7 @@ pub(super) fn fold_images<F: VectorFold>(
             for image in images {
                 let parts = segments * channels;
                 let partial = &partial[image * parts..][..parts];
-                // SAFETY: each image is taken by one thread.
+                // SAFETY: each image belongs to one thread.
                 let totals = unsafe { totals.part(image * channels, channels) };
                 level.run(Together { fold, partial, totals });
             }
@@ -120,15 +117,16 @@ pub(super) fn fold_images<F: VectorFold>(
     })
 }
 
-/// Some channels of the pixels of a segment.
+/// Body that folds some channels of the pixels of a segment.
 struct Segment<'a, F> {
     fold: PhantomData<F>,
     x: &'a Pixels<'a>,
     pixels: Range<usize>,
-    /// The first channel.
+    /// First channel.
     low: usize,
+    /// Added to each element first, by channel from `low` on.
     minus: Option<&'a [f32]>,
-    /// One element per channel.
+    /// Receives the result of each channel from `low` on.
     to: &'a mut [f32],
 }
 
@@ -143,13 +141,12 @@ impl<F: VectorFold> Body for Segment<'_, F> {
         for first in pixels.clone().step_by(BAND) {
             let count = BAND.min(pixels.end - first);
             let x = x.pixel(first).wrapping_add(low);
-            // SAFETY: the channels of the pixels are readable, and `minus` and `to` have one
-            // element for each.
+            // SAFETY: the channels of the pixels are readable, and `minus` and `to` have one element for each.
             unsafe {
                 match minus {
                     Some(minus) => {
                         let minus = minus.as_ptr();
-                        over_channels!(S, channels, |c, mask| centered::<F>(
+                        over_channels!(S, channels, |c, mask| fold_centered::<F>(
                             x.add(c),
                             pitch,
                             count,
@@ -159,7 +156,7 @@ impl<F: VectorFold> Body for Segment<'_, F> {
                         ));
                     }
                     None => {
-                        over_channels!(S, channels, |c, mask| plain::<F>(
+                        over_channels!(S, channels, |c, mask| fold_plain::<F>(
                             x.add(c),
                             pitch,
                             count,
@@ -177,29 +174,30 @@ impl<F: VectorFold> Body for Segment<'_, F> {
 ///
 /// # Safety
 ///
-/// Must run with `S` enabled; the pixels must be readable, and `to` writable, in the lanes meant.
+/// The machine has the instruction set of `S`; all lanes, with `MASKED` those of the mask, are readable in all pixels,
+/// and readable and writable in `to`.
 #[inline(always)]
-unsafe fn plain<S: Simd, F: VectorFold, const N: usize, const MASKED: bool>(
+unsafe fn fold_plain<S: Simd, F: VectorFold, const N: usize, const MASKED: bool>(
     x: *const f32,
     pitch: usize,
     count: usize,
     to: *mut f32,
     mask: S::M,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction set of `S` and valid lanes.
     unsafe {
         let zeros = [S::splat(0.0); N];
-        band::<S, F, false, N, MASKED>((x, pitch), count, zeros, to, mask);
+        fold_band::<S, F, false, N, MASKED>((x, pitch), count, zeros, to, mask);
     }
 }
 
-/// As [`plain`], of what is left when `minus` is added.
+/// Folds pixels like [`fold_plain`], but adds `minus` to each element first.
 ///
 /// # Safety
 ///
-/// As [`plain`]; `minus` must be readable too.
+/// The promises of [`fold_plain`]; the lanes of `minus` are readable, too.
 #[inline(always)]
-unsafe fn centered<S: Simd, F: VectorFold, const N: usize, const MASKED: bool>(
+unsafe fn fold_centered<S: Simd, F: VectorFold, const N: usize, const MASKED: bool>(
     x: *const f32,
     pitch: usize,
     count: usize,
@@ -207,35 +205,43 @@ unsafe fn centered<S: Simd, F: VectorFold, const N: usize, const MASKED: bool>(
     to: *mut f32,
     mask: S::M,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction set of `S` and valid lanes.
     unsafe {
         let minus = load::<S, N, MASKED>(minus, mask);
-        band::<S, F, true, N, MASKED>((x, pitch), count, minus, to, mask);
+        fold_band::<S, F, true, N, MASKED>((x, pitch), count, minus, to, mask);
     }
 }
 
+/// Folds `N` vectors of `count` pixels into `to`, in two chains.
+///
 /// # Safety
 ///
-/// As [`plain`].
+/// The promises of [`fold_plain`].
 #[inline(always)]
-unsafe fn band<S: Simd, F: VectorFold, const CENTERED: bool, const N: usize, const MASKED: bool>(
+unsafe fn fold_band<
+    S: Simd,
+    F: VectorFold,
+    const CENTERED: bool,
+    const N: usize,
+    const MASKED: bool,
+>(
     (x, pitch): (*const f32, usize),
     count: usize,
     minus: [S::V; N],
     to: *mut f32,
     mask: S::M,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction set of `S` and valid lanes.
     unsafe {
         let (mut even, mut odd) = ([S::splat(F::START); N], [S::splat(F::START); N]);
         let (mut x, last) = (x, x.wrapping_add(count.saturating_sub(1) * pitch));
         for _ in 0..count / 2 {
-            take::<S, F, CENTERED, N, MASKED>(x, &minus, mask, &mut even);
-            take::<S, F, CENTERED, N, MASKED>(x.add(pitch), &minus, mask, &mut odd);
+            fold_pixel::<S, F, CENTERED, N, MASKED>(x, &minus, mask, &mut even);
+            fold_pixel::<S, F, CENTERED, N, MASKED>(x.add(pitch), &minus, mask, &mut odd);
             x = x.wrapping_add(2 * pitch);
         }
         if count % 2 == 1 {
-            take::<S, F, CENTERED, N, MASKED>(last, &minus, mask, &mut even);
+            fold_pixel::<S, F, CENTERED, N, MASKED>(last, &minus, mask, &mut even);
         }
         let mut sums = load::<S, N, MASKED>(to, mask);
         for ((sum, a), b) in sums.iter_mut().zip(&even).zip(&odd) {
@@ -245,19 +251,25 @@ unsafe fn band<S: Simd, F: VectorFold, const CENTERED: bool, const N: usize, con
     }
 }
 
-/// One pixel more.
+/// Folds `N` vectors of one more pixel into `sums`.
 ///
 /// # Safety
 ///
-/// As [`plain`].
+/// The machine has the instruction set of `S`; all lanes, with `MASKED` those of the mask, are readable.
 #[inline(always)]
-unsafe fn take<S: Simd, F: VectorFold, const CENTERED: bool, const N: usize, const MASKED: bool>(
+unsafe fn fold_pixel<
+    S: Simd,
+    F: VectorFold,
+    const CENTERED: bool,
+    const N: usize,
+    const MASKED: bool,
+>(
     x: *const f32,
     minus: &[S::V; N],
     mask: S::M,
     sums: &mut [S::V; N],
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the instruction set of `S` and readable lanes.
     unsafe {
         let pixel = load::<S, N, MASKED>(x, mask);
         for ((sum, x), minus) in sums.iter_mut().zip(&pixel).zip(minus) {
@@ -266,10 +278,10 @@ unsafe fn take<S: Simd, F: VectorFold, const CENTERED: bool, const N: usize, con
     }
 }
 
-/// Puts the segments of an image together.
+/// Loop that combines the segments of an image in f64.
 struct Together<'a, F> {
     fold: F,
-    /// One row per segment.
+    /// Results of the segments, one row each.
     partial: &'a [f32],
     totals: &'a mut [f64],
 }

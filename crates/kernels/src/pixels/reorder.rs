@@ -1,4 +1,4 @@
-//! Between rows and pixels: each image is transposed.
+//! Conversions between rows and pixels: each image is transposed.
 
 use std::ops::Range;
 
@@ -7,14 +7,14 @@ use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 
-/// Cache: pixels whose blocks are transposed one after the other. What is written of them stays in
-/// the cache until whole cache lines are.
+/// Cache: pixels whose blocks are transposed one after the other, so that cache lines of the output are complete before
+/// they are evicted.
 const BAND: usize = 64;
 
-/// Choice: rows or columns of a block up to which single elements are faster than vectors.
+/// Choice: most rows or columns of a block for which single elements are faster than vectors.
 const FEW: usize = 4;
 
-/// Pixels from `images` images of which each channel is contiguous.
+/// Converts rows to pixels: in `x`, each channel of each of `images` images is contiguous.
 ///
 /// # Panics
 ///
@@ -23,7 +23,7 @@ pub fn from_rows(exec: &Exec<'_>, images: usize, x: &[f32], y: PixelsMut<'_>) ->
     let pixels = y.as_pixels().per_image(images);
     assert_eq!(x.len(), y.count * y.channels, "the input has other dims");
     let channels = y.channels;
-    bands(exec, [images, channels, pixels], |image, band| {
+    transpose_bands(exec, [images, channels, pixels], |image, band| {
         let (first, columns) = (band.start, band.len());
         Block {
             from: x[image * channels * pixels..].as_ptr().wrapping_add(first),
@@ -36,7 +36,7 @@ pub fn from_rows(exec: &Exec<'_>, images: usize, x: &[f32], y: PixelsMut<'_>) ->
     })
 }
 
-/// The counterpart of [`from_rows`].
+/// Converts pixels to rows: in `y`, each channel of each of `images` images is contiguous.
 ///
 /// # Panics
 ///
@@ -46,7 +46,7 @@ pub fn to_rows(exec: &Exec<'_>, images: usize, x: Pixels<'_>, y: &mut [f32]) -> 
     assert_eq!(y.len(), x.count * x.channels, "the output has other dims");
     let channels = x.channels;
     let y = Shared::new(y);
-    bands(exec, [images, channels, pixels], |image, band| {
+    transpose_bands(exec, [images, channels, pixels], |image, band| {
         let (first, rows) = (band.start, band.len());
         Block {
             from: x.pixel(image * pixels + first),
@@ -59,8 +59,8 @@ pub fn to_rows(exec: &Exec<'_>, images: usize, x: Pixels<'_>, y: &mut [f32]) -> 
     })
 }
 
-/// Transposes what `block` gives for each band of pixels of each image.
-fn bands(
+/// Transposes the block that `block` returns for each band of pixels of each image.
+fn transpose_bands(
     exec: &Exec<'_>,
     [images, channels, pixels]: [usize; 3],
     block: impl Fn(usize, Range<usize>) -> Block + Sync,
@@ -74,14 +74,14 @@ fn bands(
     ranges(pool, images * per_image, 2 * channels * BAND.min(pixels), |pieces| {
         for piece in pieces {
             let (image, first) = (piece / per_image, piece % per_image * BAND);
-            // SAFETY: the machine has the instruction set. The callers have checked that all
-            // channels of all pixels are inside both buffers; bands are disjoint.
+            // SAFETY: `check_isa` checked the instruction set. The callers have checked that all channels of all pixels
+            // are inside both buffers; bands are disjoint.
             unsafe { dispatch(isa, block(image, first..pixels.min(first + BAND))) }
         }
     })
 }
 
-/// `to[j * to_stride + i] = from[i * from_stride + j]` for `i < rows` and `j < columns`.
+/// Body that transposes a block: `to[j * to_stride + i] = from[i * from_stride + j]` for `i < rows` and `j < columns`.
 struct Block {
     from: *const f32,
     from_stride: usize,
@@ -100,8 +100,8 @@ impl Body for Block {
         for i in (0..rows).step_by(S::LANES) {
             for j in (0..columns).step_by(S::LANES) {
                 let (n, m) = (S::LANES.min(rows - i), S::LANES.min(columns - j));
-                // SAFETY: all accesses are to elements below `rows` and `columns`, which are valid
-                // by the promise of who runs this, or inside of the arrays.
+                // SAFETY: the caller promises the instruction set of `S` and valid elements below `rows` and `columns`;
+                // all other accesses are inside the arrays.
                 unsafe {
                     let from = from.add(i * from_stride + j);
                     let to = to.add(j * to_stride + i);

@@ -1,5 +1,4 @@
-//! What is done to the channels of each pixel alone: softmax and layer normalisation, whose loops
-//! over rows take pixels as they are.
+//! Softmax and layer normalization along the channels of each pixel, by loops over rows with a pitch.
 
 use super::{Pixels, PixelsMut, check_alike};
 use crate::norm::{Parameters, PitchedRows};
@@ -8,7 +7,7 @@ use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::ranges;
 use sardonyx_simd::{Ended, check_isa, dispatch};
 
-/// `y = op(x)` along the channels of each pixel. Without `x`, `y` is changed in place.
+/// Computes `op` along the channels of each pixel, in place without `x`.
 ///
 /// # Panics
 ///
@@ -26,7 +25,7 @@ pub fn softmax(
         return Ok(());
     }
     each_row(exec, op, [y.count, y.channels], |i| {
-        // SAFETY: each pixel is asked for once.
+        // SAFETY: `each_row` calls this once for each pixel.
         let y = unsafe { y.row(i) };
         if let Some(x) = &x {
             y.copy_from_slice(x.row(i));
@@ -35,8 +34,8 @@ pub fn softmax(
     })
 }
 
-/// `y = (x - mean(x)) / sqrt(variance(x) + epsilon) * scale + bias` for the channels of each pixel.
-/// Without `x`, `y` is changed in place.
+/// Normalizes the channels of each pixel: `y = (x - mean(x)) / sqrt(variance(x) + epsilon) * scale + bias`, in place
+/// without `x`.
 ///
 /// # Panics
 ///
@@ -76,8 +75,8 @@ pub fn layer_norm(
             means: None,
             inverses: None,
         };
-        // SAFETY: the machine has the instruction set; threads take pixels of their own, of which
-        // all channels are valid.
+        // SAFETY: `check_isa` checked the instruction set; each pixel belongs to one thread, and all its channels are
+        // valid.
         unsafe { dispatch(isa, rows) }
     })
 }

@@ -1,4 +1,4 @@
-//! Channels in another arrangement.
+//! Permutation of channels.
 
 use sardonyx_gemm::conv::interleave;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 ///
 /// # Panics
 ///
-/// If sizes do not fit, or the channels are no such matrix.
+/// If sizes do not fit, or `groups` does not divide the channels.
 pub fn shuffle(
     exec: &Exec<'_>,
     groups: usize,
@@ -26,12 +26,12 @@ pub fn shuffle(
     assert!(groups > 0 && x.channels.is_multiple_of(groups), "channels are no {groups} rows");
     ranges(pool, x.count, 2 * x.channels, |pixels| {
         let shuffled = Shuffled { groups, x: &x, y: &y, pixels };
-        // SAFETY: the machine has the instruction set.
+        // SAFETY: `check_isa` checked the instruction set; each pixel belongs to one thread.
         unsafe { dispatch(isa, shuffled) }
     })
 }
 
-/// Some pixels.
+/// Body over a range of pixels.
 struct Shuffled<'a> {
     groups: usize,
     x: &'a Pixels<'a>,
@@ -48,7 +48,7 @@ impl Body for Shuffled<'_> {
         let width = x.channels / groups;
         for pixel in pixels {
             let (from, to) = (x.pixel(pixel), y.pixel(pixel));
-            // SAFETY: each pixel is taken by one thread; both have `groups` times `width` channels.
+            // SAFETY: each pixel belongs to one thread; both views have `groups` times `width` channels.
             unsafe {
                 match groups {
                     2 => interleave::<2>(from, width, to, width),

@@ -1,23 +1,22 @@
-//! The gradient of the elements that a pool takes the greatest of.
+//! Gradient of maximum pooling.
 
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::{Arith, Number};
 use sardonyx_simd::{Ended, Exec};
 
-/// Cache: elements that are cleared at a time. They are in a near cache when something is added to
-/// them: windows that follow each other lie next to each other.
+/// Cache: elements that are cleared at a time, shortly before gradients are added to them: neighbouring windows have
+/// neighbouring maxima.
 const CLEARED: usize = 4096;
 
-/// Adds gradients up at the places of the elements that they are those of, and makes all others 0.
-/// Row after row: `dy` and `places` have as many elements for each, `dx` has `size`. Places count
-/// elements from any multiple of `size` on, as those of
-/// [`max_pool_with_indices`](super::max_pool_with_indices) count those of all planes. Sums are in
-/// the order of `places`.
+/// Adds each gradient of `dy` to the element of `dx` at its place; other elements become 0. `dx` has rows of `size`
+/// elements, and `dy` and `places` have equally many elements for each row. A place counts elements from the row or
+/// from any multiple of `size` elements before it: [`max_pool_with_indices`](super::max_pool_with_indices) counts those
+/// of all planes. Sums are in the order of `places`.
 ///
 /// # Panics
 ///
-/// If `size` is 0, `dx` is not a whole number of rows, or `places` and `dy` have other lengths or
-/// are not as many rows.
+/// If `size` is 0, `dx` is not a whole number of rows, or `places` and `dy` differ in length or cannot be divided
+/// evenly between the rows.
 pub fn max_pool_gradient<T: Number>(
     exec: &Exec<'_>,
     size: usize,
@@ -38,13 +37,13 @@ pub fn max_pool_gradient<T: Number>(
     })
 }
 
-/// One row, which begins with the place `start`.
+/// Adds the gradients of one row, whose first element has place `start`.
 fn add_row<T: Number>(start: usize, places: &[i64], dy: &[T], dx: &mut [T]) {
     let size = dx.len();
     let mut cleared = 0;
     for (place, gradient) in places.iter().zip(dy) {
         let at = place.wrapping_sub(start as i64) as usize;
-        // A remainder takes longer than all else.
+        // A remainder is slower than the rest of the loop, and rarely needed.
         let at = if at < size { at } else { place.rem_euclid(size as i64) as usize };
         if at >= cleared {
             let end = size.min((at + 1).max(cleared + CLEARED));
@@ -68,7 +67,7 @@ mod tests {
             let exec = Exec::new(&pool, Isa::detect());
             for (rows, size, each) in [(1, 1, 1), (2, 5, 0), (3, 10_000, 2_500), (7, 5_000, 9)] {
                 let count = rows * each;
-                // Of each row, in all orders, also those of other rows and negative ones.
+                // Places of the row and of other rows, in all orders; some are negative.
                 let places: Vec<i64> = (0..count as i64)
                     .map(|i| (i * 7919) % (2 * (rows * size) as i64) - size as i64)
                     .collect();

@@ -1,7 +1,7 @@
-//! Pooling of planes whose rows do not fill vectors: vectors are neighbouring planes instead.
+//! Pooling of planes whose rows do not fill vectors: the lanes of a vector are neighbouring planes instead.
 //!
-//! Planes are transposed in blocks. Elements are folded in the order of [`PooledRows`], so results
-//! have the same bits.
+//! Planes are transposed in blocks. Elements are folded in the order of [`PooledRows`], so that results have the same
+//! bits.
 //!
 //! [`PooledRows`]: super::PooledRows
 
@@ -11,20 +11,20 @@ use crate::reduce::Fold;
 use sardonyx_simd::Loop;
 use sardonyx_simd::number::Number;
 
-/// Geometry: planes of a block: a vector of AVX-512.
+/// Geometry: planes of a block: a vector of f32 in AVX-512.
 const PLANES: usize = 16;
-/// Choice: most outputs of a row that is narrow, and of a row whose columns lie a stride apart,
-/// which other loops would cut into phases.
+/// Choice: most outputs of a narrow row.
 const MOST_OUTPUTS: usize = 8;
+/// Choice: most outputs of a narrow row with a stride, whose columns other loops would distribute to phases.
 const MOST_STRIDED: usize = 32;
-/// Cache: most elements of a plane: a block of planes stays in a second-level cache.
+/// Cache: most elements of a plane, so that a block of planes stays in a second-level cache.
 const MOST_ELEMENTS: usize = 8192;
 
-/// Whether so many planes are better pooled side by side.
+/// Whether so many planes are pooled faster side by side.
 pub(super) fn suits(window: &Window<'_>, planes: usize) -> bool {
     let last = window.input.len() - 1;
     let is_strided = window.strides[last] > 1;
-    // Windows of a whole row are folded in lanes, which is another order of sums.
+    // Windows of a whole row are folded in lanes elsewhere, in another order of sums.
     let is_run = window.width() == 1 && window.dilations[last] == 1 && !is_strided;
     let most = if is_strided { MOST_STRIDED } else { MOST_OUTPUTS };
     let elements: usize = window.input.iter().product();
@@ -35,23 +35,24 @@ pub(super) fn suits(window: &Window<'_>, planes: usize) -> bool {
         && (1..=MOST_ELEMENTS).contains(&elements)
 }
 
-/// Returns the elements of memory for a block of planes and for the folded rows of an output row.
+/// Returns the numbers of elements of scratch memory for a block of planes, and for the folded rows of an output row.
 pub(super) fn memory_of(window: &Window<'_>) -> [usize; 2] {
     let width = window.input[window.input.len() - 1];
     [window.input.iter().product::<usize>() * PLANES, width * PLANES]
 }
 
-/// Some planes, and where their outputs go.
+/// Loop over planes, block by block.
 pub(super) struct NarrowPlanes<'a, T: Number, F, G> {
     pub(super) fold: F,
     pub(super) window: &'a Window<'a>,
     pub(super) x: &'a [T],
     pub(super) y: &'a mut [T],
-    /// Returns the result of the accumulated value and the divisor.
+    /// Computes an output from the result of the fold and the divisor.
     pub(super) finish: G,
     pub(super) divisor: Option<Divisor>,
-    /// Memory of the lengths that [`memory_of`] returns.
+    /// Scratch memory for a block of planes; [`memory_of`] returns its length.
     pub(super) block: &'a mut [T::Wide],
+    /// Scratch memory for folded rows; [`memory_of`] returns its length. All elements are neutral.
     pub(super) folded: &'a mut [T::Wide],
 }
 
@@ -89,7 +90,7 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> Loop for NarrowPlanes<'_, T
                     }
                 }
                 for o in 0..width {
-                    let inside = taps::inside(window, last, o);
+                    let inside = taps::positions_inside(window, last, o);
                     let mut sums = [fold.start::<T::Wide>(); PLANES];
                     for tap in inside {
                         let column = o * window.strides[last] + tap * window.dilations[last]

@@ -1,39 +1,44 @@
-//! Which kernel positions lie inside of the input, per output row and per output.
+//! Kernel positions inside the input, per output row and per output.
 
 use std::ops::Range;
 
 use super::{Divisor, Window};
 
-/// The kernel positions along dim `d` that lie inside of the input for output coordinate `o`.
+/// Returns the kernel positions along dim `d` that are inside the input for output coordinate `o`.
 #[inline(always)]
-pub(crate) fn inside(window: &Window<'_>, d: usize, o: usize) -> Range<usize> {
-    within(window, d, o, window.pads_begin[d], window.pads_begin[d] + window.input[d])
+pub(crate) fn positions_inside(window: &Window<'_>, d: usize, o: usize) -> Range<usize> {
+    positions_between(window, d, o, window.pads_begin[d], window.pads_begin[d] + window.input[d])
 }
 
-/// The kernel positions along dim `d` that lie at `low..high`, counted from the start of the
-/// padding.
+/// Returns the kernel positions along dim `d` at `low..high`, counted from the start of the padding, for output
+/// coordinate `o`.
 #[inline(always)]
-fn within(window: &Window<'_>, d: usize, o: usize, low: usize, high: usize) -> Range<usize> {
+fn positions_between(
+    window: &Window<'_>,
+    d: usize,
+    o: usize,
+    low: usize,
+    high: usize,
+) -> Range<usize> {
     let (start, dilation) = (o * window.strides[d], window.dilations[d]);
     let first = low.saturating_sub(start).div_ceil(dilation);
     let end = high.saturating_sub(start).div_ceil(dilation).min(window.kernel[d]);
     first.min(end)..end
 }
 
-/// What an average divides by, for dim `d` alone.
+/// Returns the factor of an average's divisor for dim `d`.
 #[inline(always)]
 pub(crate) fn count(window: &Window<'_>, d: usize, o: usize, divisor: Divisor) -> usize {
     match divisor {
-        Divisor::Inside => inside(window, d, o).len(),
+        Divisor::Inside => positions_inside(window, d, o).len(),
         Divisor::WithPadding => {
             let padded = window.pads_begin[d] + window.input[d] + window.pads_end[d];
-            within(window, d, o, 0, padded).len()
+            positions_between(window, d, o, 0, padded).len()
         }
     }
 }
 
-/// The outputs in `0..width` along the last dim for which kernel position `k` lies inside of the
-/// input.
+/// Returns the outputs in `0..width` along the last dim for which kernel position `k` is inside the input.
 #[inline(always)]
 pub(super) fn outputs(window: &Window<'_>, k: usize, width: usize) -> Range<usize> {
     let last = window.input.len() - 1;
@@ -44,25 +49,27 @@ pub(super) fn outputs(window: &Window<'_>, k: usize, width: usize) -> Range<usiz
     first..beyond.max(first)
 }
 
-/// Limit: most spatial dims before the last. Any real pooling has two; these lists are made for
-/// every output row.
+/// Limit: most spatial dims before the last. Real models have at most two; the lists are computed for every output row.
 const OUTER: usize = 8;
 
-/// The input rows that an output row sees.
+/// Input rows that an output row reads: an iterator that borrows the geometry in each step.
 pub(crate) struct Taps {
-    /// Kernel positions inside, per dim but the last.
+    /// Kernel positions inside the input, from and to, for each dim but the last.
     inside: [(usize, usize); OUTER],
-    /// Output coordinates, per dim but the last.
+    /// Output coordinates, for each dim but the last.
     at: [usize; OUTER],
-    /// The next kernel position.
+    /// Next kernel position, for each dim but the last.
     k: [usize; OUTER],
+    /// Index of the plane.
     plane: usize,
+    /// Number of dims before the last.
     outer: usize,
+    /// Whether no row is left.
     done: bool,
 }
 
 impl Taps {
-    /// For output row number `row` of all planes.
+    /// Creates the iterator for output row `row`, counted over all planes.
     #[inline(always)]
     pub(crate) fn new(window: &Window<'_>, row: usize) -> Taps {
         let outer = window.input.len() - 1;
@@ -79,7 +86,7 @@ impl Taps {
         for d in (0..outer).rev() {
             taps.at[d] = rest % window.output[d];
             rest /= window.output[d];
-            let range = inside(window, d, taps.at[d]);
+            let range = positions_inside(window, d, taps.at[d]);
             taps.inside[d] = (range.start, range.end);
         }
         taps.plane = rest;
@@ -87,6 +94,7 @@ impl Taps {
         taps
     }
 
+    /// Goes back to the first row.
     #[inline(always)]
     fn restart(&mut self) {
         self.done = false;
@@ -97,7 +105,7 @@ impl Taps {
         }
     }
 
-    /// The number of the next input row.
+    /// Returns the index of the next input row, counted over all planes.
     #[inline(always)]
     pub(crate) fn next_row(&mut self, window: &Window<'_>) -> Option<usize> {
         if self.done {
@@ -119,12 +127,13 @@ impl Taps {
         Some(row)
     }
 
+    /// Returns the input coordinate of the next kernel position along dim `d`.
     #[inline(always)]
     fn coordinate(&self, window: &Window<'_>, d: usize) -> usize {
         self.at[d] * window.strides[d] + self.k[d] * window.dilations[d] - window.pads_begin[d]
     }
 
-    /// The part of an average's divisor that all outputs of the row share.
+    /// Returns the factor of an average's divisor that all outputs of the row share.
     #[inline(always)]
     pub(crate) fn divisor(&self, window: &Window<'_>, divisor: Divisor) -> usize {
         (0..self.outer).map(|d| count(window, d, self.at[d], divisor)).product()

@@ -3,29 +3,29 @@
 
 /// Value: words of the state.
 const N: usize = 624;
-/// Value: distance of two words that are mixed.
+/// Value: distance in the state between two words that are mixed.
 const M: usize = 397;
 
-/// MT19937 with the numbers of numpy's `RandomState`, before the first of them.
+/// Seed of MT19937 with the numbers of numpy's `RandomState`.
 #[derive(Debug, Clone, Copy)]
 pub struct Mt19937 {
     seed: u32,
 }
 
-/// What the numbers that are still to come depend on.
+/// State of the generator.
 pub(super) struct State {
     state: [u32; N],
-    /// The next word of the state to be handed out.
+    /// Index of the next word to output; [`N`] if the state is used up.
     next: usize,
 }
 
 impl Mt19937 {
-    /// As `RandomState(seed)` begins.
+    /// Creates the generator of `RandomState(seed)`.
     pub fn new(seed: u32) -> Mt19937 {
         Mt19937 { seed }
     }
 
-    /// By `init_genrand` of the authors' code of 2002.
+    /// Computes the first state, by `init_genrand` of the authors' code of 2002.
     pub(super) fn state(self) -> State {
         let mut state = [0; N];
         let mut word = self.seed;
@@ -38,15 +38,14 @@ impl Mt19937 {
 }
 
 impl State {
-    /// Fills with numbers from 0 up to, but without 1, of 53 bits each.
+    /// Fills `numbers` with numbers uniform in `0..1`, 1 excluded, of 53 bits each.
     pub(super) fn uniform(&mut self, numbers: &mut [f64]) {
         numbers.fill_with(|| self.number());
     }
 
-    /// Fills with points within the unit circle, two coordinates each, evenly spread. The polar
-    /// method makes two normal numbers of each: Marsaglia and Bray, "A convenient method for
-    /// generating normal variables", 1964. The coordinate that is drawn second comes first, as
-    /// numpy hands its number out first.
+    /// Fills `numbers` with uniform points within the unit circle, two coordinates each. The polar method turns each
+    /// into two normal numbers: Marsaglia and Bray, "A convenient method for generating normal variables", 1964. The
+    /// coordinate drawn second comes first, as in numpy.
     pub(super) fn points(&mut self, numbers: &mut [f64]) {
         for point in numbers.chunks_exact_mut(2) {
             loop {
@@ -62,16 +61,18 @@ impl State {
         }
     }
 
+    /// Draws a number in `0..1` of 53 bits.
     #[inline]
     fn number(&mut self) -> f64 {
         let (high, low) = (self.word() >> 5, self.word() >> 6);
         (f64::from(high) * 67_108_864.0 + f64::from(low)) / 9_007_199_254_740_992.0
     }
 
+    /// Draws a word of 32 bits.
     #[inline]
     fn word(&mut self) -> u32 {
         if self.next == N {
-            self.turn();
+            self.advance();
         }
         let mut word = self.state[self.next];
         self.next += 1;
@@ -81,14 +82,14 @@ impl State {
         word ^ word >> 18
     }
 
-    /// The next state.
-    fn turn(&mut self) {
+    /// Advances the state by [`N`] words.
+    fn advance(&mut self) {
         let state = &mut self.state;
         let mixed = |upper: u32, lower: u32, far: u32| {
             let word = upper & 0x8000_0000 | lower & 0x7fff_ffff;
             far ^ word >> 1 ^ (word & 1).wrapping_neg() & 0x9908_b0df
         };
-        // Three loops, as the distance to the word that is mixed in leaps once.
+        // Three loops, as the index of the word to mix in wraps around once.
         for i in 0..N - M {
             state[i] = mixed(state[i], state[i + 1], state[i + M]);
         }

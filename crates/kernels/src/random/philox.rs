@@ -4,35 +4,34 @@
 use sardonyx_simd::number::Number;
 use sardonyx_simd::{Level, Loop};
 
-/// Geometry: blocks that are computed side by side, so that the loops over them become vector
-/// instructions.
+/// Geometry: blocks that are computed side by side, so that loops over them compile to vector instructions.
 const LANES: usize = 8;
-/// Geometry: numbers that are drawn together, of one word each, or half as many of two.
+/// Geometry: numbers that are drawn together: so many of one word each, or half as many of two.
 pub(super) const GROUP: usize = 4 * LANES;
 
-/// A stream of numbers, each of which is a function of the stream and its place.
+/// Stream of numbers, each of which is a function of the stream and its position.
 #[derive(Debug, Clone)]
 pub struct Philox {
     key: [u32; 2],
-    /// The upper half of the counter.
+    /// Upper half of the counter.
     stream: [u32; 2],
 }
 
 impl Philox {
-    /// One of 2^128 streams of a seed. No two of a seed are the same, as the cipher that finds
-    /// them permutes all 128 bits.
+    /// Creates one of the 2^128 streams of a seed. All streams of a seed differ, as the cipher that derives them
+    /// permutes 128 bits.
     pub fn new(seed: u64, stream: [u32; 4]) -> Philox {
-        let found = blocks(stream.map(|word| [word; LANES]), halves(seed)).map(|words| words[0]);
+        let found = encrypt(stream.map(|word| [word; LANES]), halves(seed)).map(|words| words[0]);
         Philox { key: [found[0], found[1]], stream: [found[2], found[3]] }
     }
 
-    /// Fills with the numbers from place `first` on, a multiple of [`GROUP`]: from 0 up to, but
-    /// without 1, of so many bits, 1 to 53.
+    /// Fills `numbers` with numbers uniform in `0..1`, 1 excluded, of `bits` bits, 1 to 53, from position `first` on, a
+    /// multiple of [`GROUP`].
     pub(super) fn uniform(&self, level: Level, first: usize, bits: u32, numbers: &mut [f64]) {
         f64::run(level, Draw { philox: self, first, bits, numbers });
     }
 
-    /// The words of eight blocks, of which `first` is the first.
+    /// Computes the words of [`LANES`] consecutive blocks, from block `first` on.
     #[inline(always)]
     fn group(&self, first: u64) -> [[u32; LANES]; 4] {
         let mut low = [0; LANES];
@@ -41,10 +40,11 @@ impl Philox {
             [low[lane], high[lane]] = halves(first.wrapping_add(lane as u64));
         }
         let [upper, lower] = self.stream.map(|word| [word; LANES]);
-        blocks([low, high, upper, lower], self.key)
+        encrypt([low, high, upper, lower], self.key)
     }
 }
 
+/// Loop of [`Philox::uniform`].
 struct Draw<'a> {
     philox: &'a Philox,
     first: usize,
@@ -59,7 +59,7 @@ impl Loop for Draw<'_> {
         let Draw { philox, first, bits, numbers } = self;
         let unit = (0.5f64).powi(bits as i32);
         let mut group = [0.0; GROUP];
-        // Conversions are those of signed words, which all instruction sets have for vectors.
+        // Words are converted as signed ones, for which all instruction sets have vector instructions.
         if bits < 32 {
             let mut block = (first / GROUP * LANES) as u64;
             for numbers in numbers.chunks_mut(GROUP) {
@@ -93,14 +93,15 @@ impl Loop for Draw<'_> {
     }
 }
 
+/// Returns the lower and upper half of a word.
 #[inline(always)]
 fn halves(word: u64) -> [u32; 2] {
     [word as u32, (word >> 32) as u32]
 }
 
-/// The cipher: ten rounds on four words of each lane.
+/// Encrypts four words of each lane: ten rounds of the cipher.
 #[inline(always)]
-fn blocks(counters: [[u32; LANES]; 4], key: [u32; 2]) -> [[u32; LANES]; 4] {
+fn encrypt(counters: [[u32; LANES]; 4], key: [u32; 2]) -> [[u32; LANES]; 4] {
     let [mut a, mut b, mut c, mut d] = counters;
     let [mut left, mut right] = key;
     for _ in 0..10 {
@@ -134,7 +135,7 @@ mod tests {
                 [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1],
             ),
         ] {
-            let found = blocks(counter.map(|word| [word; LANES]), key);
+            let found = encrypt(counter.map(|word| [word; LANES]), key);
             assert_eq!(found, expected.map(|word: u32| [word; LANES]));
         }
     }

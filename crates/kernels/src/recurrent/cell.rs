@@ -1,4 +1,4 @@
-//! A step of one sequence: what becomes of the gates once the state's product is there.
+//! One step of one sequence: functions of gates after the product of the state.
 
 use super::{Gate, RecurrentElement};
 use sardonyx_elementwise::operations::between;
@@ -8,49 +8,50 @@ use sardonyx_simd::{Level, Loop};
 /// Operands of a step of one sequence.
 pub(super) struct Row<'a, T> {
     pub(super) level: Level,
-    /// Elements of a gate.
+    /// Number of elements of a gate.
     pub(super) hidden: usize,
-    /// Share of the input in each gate.
+    /// The input's product, which is added to each gate.
     pub(super) x: &'a [T],
-    /// Share of the state in each gate, and then the values of the gates.
+    /// The state's product for each gate, then the values of the gates.
     pub(super) gates: &'a mut [T],
+    /// State of the sequence.
     pub(super) h: &'a mut [T],
-    /// The cell of a memory; the state after the reset of a gated unit.
+    /// Cell of a memory, or the state after the reset of a gated unit.
     pub(super) other: &'a mut [T],
 }
 
 impl<T: RecurrentElement> Row<'_, T> {
     /// Computes the step of [`Cell::Plain`](super::Cell).
-    pub(super) fn plain(&mut self, function: Gate, clip: T) {
+    pub(super) fn run_plain(&mut self, function: Gate, clip: T) {
         let (level, out) = (self.level, &mut *self.gates);
         T::run(level, Sum { out, x: self.x, peephole: None, clip });
         function.apply(level, self.gates);
         self.h.copy_from_slice(self.gates);
     }
 
-    /// Computes the two gates of a gated unit that are functions of sums.
-    pub(super) fn gates(&mut self, function: Gate, clip: T) {
+    /// Computes the gates z and r of a gated unit.
+    pub(super) fn compute_gates(&mut self, function: Gate, clip: T) {
         let (level, len) = (self.level, 2 * self.hidden);
         let out = &mut self.gates[..len];
         T::run(level, Sum { out, x: &self.x[..len], peephole: None, clip });
         function.apply(level, &mut self.gates[..len]);
     }
 
-    /// Computes the step of a gated unit whose gate resets the product of the state.
-    pub(super) fn reset_last(&mut self, functions: [Gate; 2], bias: Option<&[T]>, clip: T) {
-        self.gates(functions[0], clip);
+    /// Computes the step of a gated unit whose gate r resets the product of the state.
+    pub(super) fn run_reset_last(&mut self, functions: [Gate; 2], bias: Option<&[T]>, clip: T) {
+        self.compute_gates(functions[0], clip);
         self.reset_product(bias);
-        self.candidate(functions[1], clip);
+        self.finish_candidate(functions[1], clip);
     }
 
-    /// Multiplies the state by the gate that resets it.
+    /// Multiplies the state by the gate r, into `other`.
     pub(super) fn reset(&mut self) {
         let r = &self.gates[self.hidden..2 * self.hidden];
         self.other.copy_from_slice(r);
         T::run(self.level, Scale { out: self.other, by: self.h });
     }
 
-    /// Adds the bias to the candidate's product and multiplies it by the gate that resets.
+    /// Adds the bias to the candidate's product of the state and multiplies the sum by the gate r.
     fn reset_product(&mut self, bias: Option<&[T]>) {
         let (gates, product) = self.gates.split_at_mut(2 * self.hidden);
         if let Some(bias) = bias {
@@ -60,9 +61,9 @@ impl<T: RecurrentElement> Row<'_, T> {
         T::run(self.level, Scale { out: product, by: &gates[self.hidden..] });
     }
 
-    /// Computes the candidate, to which the state's share has been added, and the state between it
-    /// and the old one.
-    pub(super) fn candidate(&mut self, function: Gate, clip: T) {
+    /// Computes the candidate, to which the state's product has been added, and the new state, between it and the old
+    /// one.
+    pub(super) fn finish_candidate(&mut self, function: Gate, clip: T) {
         let level = self.level;
         let (gates, candidate) = self.gates.split_at_mut(2 * self.hidden);
         let x = &self.x[2 * self.hidden..];
@@ -72,7 +73,7 @@ impl<T: RecurrentElement> Row<'_, T> {
     }
 
     /// Computes the step of [`Cell::Memory`](super::Cell).
-    pub(super) fn memory(
+    pub(super) fn run_memory(
         &mut self,
         [f, g, q]: [Gate; 3],
         peepholes: Option<&[T]>,
@@ -82,7 +83,7 @@ impl<T: RecurrentElement> Row<'_, T> {
         let (level, n) = (self.level, self.hidden);
         let (h, c) = (&mut *self.h, &mut *self.other);
         if peepholes.is_none() && !coupled {
-            // No gate waits for another: all sums at once, and one function for three gates.
+            // No gate depends on another: all sums at once, and one function for three gates.
             let sum = Sum { out: &mut *self.gates, x: self.x, peephole: None, clip };
             T::run(level, sum);
             let (gates, new) = self.gates.split_at_mut(3 * n);
@@ -126,6 +127,7 @@ impl<T: RecurrentElement> Row<'_, T> {
 }
 
 impl Gate {
+    /// Applies the function in place.
     fn apply<T: RecurrentElement>(self, level: Level, x: &mut [T]) {
         let number = |x: f32| T::from_f64(f64::from(x));
         match self {
@@ -140,6 +142,7 @@ impl Gate {
     }
 }
 
+/// Loop that computes `alpha * x + beta` in place.
 struct Affine<'a, T> {
     x: &'a mut [T],
     alpha: T,
@@ -156,6 +159,7 @@ impl<T: Math> Loop for Affine<'_, T> {
     }
 }
 
+/// Loop that computes `alpha * tanh(beta * x)` in place.
 struct ScaledTanh<'a, T> {
     x: &'a mut [T],
     alpha: T,
@@ -172,11 +176,11 @@ impl<T: Math> Loop for ScaledTanh<'_, T> {
     }
 }
 
-/// Adds the input's share and, through a peephole, that of the cell, then clips.
+/// Loop that adds the input's product and, through a peephole, the weighted cell to `out`, then clips.
 struct Sum<'a, T> {
     out: &'a mut [T],
     x: &'a [T],
-    /// Weights, and what they weigh.
+    /// Weights, and the cell that they weigh.
     peephole: Option<(&'a [T], &'a [T])>,
     clip: T,
 }
@@ -202,6 +206,7 @@ impl<T: Math> Loop for Sum<'_, T> {
     }
 }
 
+/// Loop that multiplies `out` by `by`.
 struct Scale<'a, T> {
     out: &'a mut [T],
     by: &'a [T],
@@ -217,6 +222,7 @@ impl<T: Math> Loop for Scale<'_, T> {
     }
 }
 
+/// Loop that computes `out = 1 - of`.
 struct Complement<'a, T> {
     out: &'a mut [T],
     of: &'a [T],
@@ -232,7 +238,7 @@ impl<T: Math> Loop for Complement<'_, T> {
     }
 }
 
-/// Shares of itself and of the new value that make up a memory.
+/// Loop that updates a cell: `c = keep * c + take * new`.
 struct Remember<'a, T> {
     c: &'a mut [T],
     keep: &'a [T],
@@ -251,7 +257,7 @@ impl<T: Math> Loop for Remember<'_, T> {
     }
 }
 
-/// The state between the candidate and what it was.
+/// Loop that computes the state of a gated unit: `h = keep * h + (1 - keep) * candidate`.
 struct Mix<'a, T> {
     h: &'a mut [T],
     keep: &'a [T],

@@ -1,5 +1,4 @@
-//! The steps of some sequences of a pass: products with the weights of the state, then functions of
-//! gates, row by row.
+//! Steps of a group of sequences: products with the weights of the state, then functions of gates, row by row.
 
 use std::ops::Range;
 
@@ -14,35 +13,35 @@ use smallvec::SmallVec;
 
 /// Neighbouring sequences of a pass.
 pub(super) struct Group<'a, 'w, T: RecurrentElement> {
-    /// Shares each step among its threads.
+    /// Threads that divide each step.
     pub(super) exec: &'a Exec<'a>,
     /// All sequences of the pass.
     pub(super) sequences: &'a Sequences<'a>,
-    /// Sequences of the group.
+    /// Range of sequences of the group.
     pub(super) own: Range<usize>,
     pub(super) pass: &'a SharedPass<'a, 'w, T>,
-    /// Distances in rows of the pass's input.
+    /// Strides in rows of the pass's input.
     pub(super) rows: Strides,
-    /// Steps whose product of the input is there at the same time. If not all are, the group
-    /// computes it, and has all sequences.
+    /// Number of steps whose input is multiplied at once. If fewer than all, the group does so itself, and has all
+    /// sequences.
     pub(super) at_once: usize,
     pub(super) outputs: Option<&'a SharedOutputs<'a, T>>,
-    /// Number of the pass.
+    /// Index of the pass.
     pub(super) index: usize,
 }
 
 /// Memory of a group.
 pub(super) struct Work<'a, T> {
-    /// A state for each sequence.
+    /// State of each sequence.
     pub(super) h: &'a mut [T],
-    /// Cells in the form of the states; empty without memory.
+    /// Cells in the layout of the states; empty without memory.
     pub(super) c: &'a mut [T],
-    /// [`Cell::scratch_len`] elements of any value.
+    /// Scratch memory of [`Cell::scratch_len`] elements of any value.
     pub(super) scratch: &'a mut [T],
 }
 
 impl<'a, T: RecurrentElement> Group<'a, '_, T> {
-    /// Takes all steps.
+    /// Computes all steps.
     pub(super) fn run(&self, work: Work<'_, T>) -> Result<(), Ended> {
         let &Sequences { steps, hidden, .. } = self.sequences;
         let Work { h, c, scratch } = work;
@@ -69,7 +68,7 @@ impl<'a, T: RecurrentElement> Group<'a, '_, T> {
             if longest.is_none_or(|longest| longest <= step) {
                 Pool::check_ended()?;
                 for sequence in self.own.clone() {
-                    // SAFETY: sequences of a group are its own.
+                    // SAFETY: no other group has these sequences, and the slice ends before the next begins.
                     if let Some(y) = unsafe { self.output(step, sequence) } {
                         y.fill(T::ZERO);
                     }
@@ -89,8 +88,7 @@ impl<'a, T: RecurrentElement> Group<'a, '_, T> {
         Ok(())
     }
 
-    /// Returns the steps from `step` on, in the direction of the pass, whose input is multiplied
-    /// together.
+    /// Returns the steps from `step` on, in the direction of the pass, whose input is multiplied at once.
     fn choose_steps(&self, step: usize) -> Range<usize> {
         if self.pass.backwards {
             (step + 1).saturating_sub(self.at_once)..step + 1
@@ -104,13 +102,13 @@ impl<'a, T: RecurrentElement> Group<'a, '_, T> {
         let (batch, hidden) = (self.sequences.batch, self.sequences.hidden);
         let width = self.pass.layer.cell.gates() * hidden;
         let x = self.pass.x.slice_rows(steps.start * batch..steps.end * batch);
-        // SAFETY: the group has all sequences, so no other one reads or writes the product.
+        // SAFETY: the group has all sequences, so no other group accesses the product.
         let product = unsafe { self.pass.product.part(0, x.rows() * width) };
         T::product(self.exec, x, self.pass.weights, self.pass.bias, product)
     }
 
-    /// Returns the row of the input's product for one step of a sequence, unless that rests. The
-    /// product begins with step `first`.
+    /// Returns the row of the input's product for one step of a sequence, or `None` if the sequence rests. The product
+    /// begins with step `first`.
     fn input(&self, first: usize, step: usize, sequence: usize) -> Option<&[T]> {
         let width = self.pass.layer.cell.gates() * self.sequences.hidden;
         let start = ((step - first) * self.rows[0] + sequence * self.rows[1]) * width;
@@ -123,11 +121,11 @@ impl<'a, T: RecurrentElement> Group<'a, '_, T> {
     ///
     /// # Safety
     ///
-    /// No other row for this step and sequence may live.
+    /// No other slice of this row may live.
     unsafe fn output(&self, step: usize, sequence: usize) -> Option<&'a mut [T]> {
         let SharedOutputs { y, strides, pass_stride } = self.outputs?;
         let start = self.index * pass_stride + step * strides[0] + sequence * strides[1];
-        // SAFETY: rows do not overlap, as `recur` has checked; the caller's promise.
+        // SAFETY: `recur` checked that rows do not overlap; the caller promises that no other slice of this row lives.
         Some(unsafe { y.part(start, self.sequences.hidden) })
     }
 }
@@ -136,8 +134,9 @@ impl<'a, T: RecurrentElement> Group<'a, '_, T> {
 struct Step<'a, 'w, T: RecurrentElement> {
     group: &'a Group<'a, 'w, T>,
     level: Level,
-    /// Weights of the state.
+    /// Weights of the state, for each product.
     rights: &'a [T::Repeated<'w>],
+    /// Bound of the arguments of functions; the highest number for none.
     clip: T,
     step: usize,
     /// First step of the input's product.
@@ -147,6 +146,7 @@ struct Step<'a, 'w, T: RecurrentElement> {
 }
 
 impl<T: RecurrentElement> Step<'_, '_, T> {
+    /// Computes the step: new states and cells from old ones.
     fn run(
         &self,
         h: &mut [T],
@@ -162,11 +162,11 @@ impl<T: RecurrentElement> Step<'_, '_, T> {
         T::multiply(group.exec, &rights[0], state, gates, width, sweep)?;
         match cell {
             Cell::Plain { function, .. } => {
-                self.end_rows(gates, h, &mut [], |mut row| row.plain(function, clip))
+                self.end_rows(gates, h, &mut [], |mut row| row.run_plain(function, clip))
             }
             Cell::Memory { functions, peepholes, coupled, .. } => {
                 self.end_rows(gates, h, c, |mut row| {
-                    row.memory(functions, peepholes, coupled, clip)
+                    row.run_memory(functions, peepholes, coupled, clip)
                 })
             }
             Cell::Gated { functions: [f, g], candidate } => match candidate {
@@ -174,24 +174,23 @@ impl<T: RecurrentElement> Step<'_, '_, T> {
                     let resets = &mut resets[..batch * hidden];
                     self.each_row(gates, h, resets, |_, row| {
                         if let Some(mut row) = row {
-                            row.gates(f, clip);
+                            row.compute_gates(f, clip);
                             row.reset();
                         }
                     })?;
                     let state = MatRef::row_major(resets, batch, hidden);
                     let own = &mut gates[2 * hidden..];
                     T::multiply(group.exec, &rights[1], state, own, width, sweep)?;
-                    self.end_rows(gates, h, &mut [], |mut row| row.candidate(g, clip))
+                    self.end_rows(gates, h, &mut [], |mut row| row.finish_candidate(g, clip))
                 }
-                Candidate::ResetLast { bias, .. } => {
-                    self.end_rows(gates, h, &mut [], |mut row| row.reset_last([f, g], bias, clip))
-                }
+                Candidate::ResetLast { bias, .. } => self
+                    .end_rows(gates, h, &mut [], |mut row| row.run_reset_last([f, g], bias, clip)),
             },
         }
     }
 
-    /// Calls `body`, which computes the state after the step, for each sequence that does not rest,
-    /// and copies the states to the outputs.
+    /// Calls `body`, which computes the new state, for each sequence that does not rest, and copies the states to the
+    /// outputs.
     fn end_rows(
         &self,
         gates: &mut [T],
@@ -200,7 +199,7 @@ impl<T: RecurrentElement> Step<'_, '_, T> {
         body: impl Fn(Row<'_, T>) + Sync,
     ) -> Result<(), Ended> {
         self.each_row(gates, h, other, |sequence, row| {
-            // SAFETY: each row is taken by one thread.
+            // SAFETY: each row is visited by one thread, and no other slice of it lives.
             let y = unsafe { self.group.output(self.step, sequence) };
             match row {
                 Some(Row { h, level, hidden, x, gates, other }) => {
@@ -214,8 +213,8 @@ impl<T: RecurrentElement> Step<'_, '_, T> {
         })
     }
 
-    /// Calls `body` with the number of each sequence and its row, unless that rests. `other` has a
-    /// row for each sequence or is empty.
+    /// Calls `body` with the index of each sequence and its row, or `None` if the sequence rests. `other` has a row for
+    /// each sequence or is empty.
     fn each_row(
         &self,
         gates: &mut [T],
@@ -223,7 +222,7 @@ impl<T: RecurrentElement> Step<'_, '_, T> {
         other: &mut [T],
         body: impl Fn(usize, Option<Row<'_, T>>) + Sync,
     ) -> Result<(), Ended> {
-        /// Work: approximate cost of a function of a gate, in units of a cheap one.
+        /// Work: approximate cost of a function of a gate, in operations.
         const WORK: usize = 8;
         let &Step { group, level, step, first, .. } = self;
         let (batch, hidden) = (group.own.len(), group.sequences.hidden);
@@ -234,7 +233,7 @@ impl<T: RecurrentElement> Step<'_, '_, T> {
             for index in rows {
                 let sequence = group.own.start + index;
                 let row = group.input(first, step, sequence).map(|x| {
-                    // SAFETY: ranges are disjoint, so each row is taken by one thread.
+                    // SAFETY: ranges are disjoint, so each row is borrowed by one thread.
                     let (gates, h, other) = unsafe {
                         (
                             gates.part(index * width, width),

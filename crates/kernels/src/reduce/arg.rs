@@ -1,4 +1,4 @@
-//! Positions of the greatest or least element along an axis.
+//! Positions of the maximum or minimum along an axis.
 
 use super::fold::{Fold, Least, Maximum, run};
 use sardonyx_simd::Exec;
@@ -7,23 +7,23 @@ use sardonyx_simd::chunks::fill;
 use sardonyx_simd::number::{Arith, Number};
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// Which end to look for.
+/// Extreme whose position is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extreme {
     Max,
     Min,
 }
 
-/// Which of several equal elements to report.
+/// Choice between several equal elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ties {
     First,
     Last,
 }
 
-/// The position along `axis` of the greatest or least element, for `x` with dims
-/// `[outer, axis, inner]`. `out` has dims `[outer, inner]`. A NaN counts as both the greatest and
-/// the least, so one (the first or the last, as for ties) wins.
+/// Finds the position of the maximum or minimum along the middle axis of `x`, with dims `[outer, axis, inner]`. `out`
+/// has dims `[outer, inner]`. NaN is both greater and less than all numbers; of several, the first or the last is
+/// found, as for other ties.
 ///
 /// # Panics
 ///
@@ -46,7 +46,7 @@ pub fn arg_extreme<T: Number>(
         if is_wide || inner > 1 || axis > WIDENED {
             return find(level, which, Positions { fold: (), ties, axis, inner, x, start, out });
         }
-        // Rows of narrow floats go through the loops of wide ones.
+        // Short rows of narrow floats are widened and go through the loops of f32.
         let together = WIDENED / axis;
         with_scratch_of(together.min(out.len()) * axis, |wide: &mut [T::Wide]| {
             for (i, out) in out.chunks_mut(together).enumerate() {
@@ -62,7 +62,7 @@ pub fn arg_extreme<T: Number>(
 /// Cache: elements that are widened together.
 const WIDENED: usize = 8192;
 
-/// Finds the positions of an extreme.
+/// Finds the positions on the calling thread.
 fn find<T: Number>(level: Level, which: Extreme, positions: Positions<'_, T, ()>) {
     let Positions { ties, axis, inner, x, start, out, .. } = positions;
     macro_rules! with {
@@ -76,6 +76,7 @@ fn find<T: Number>(level: Level, which: Extreme, positions: Positions<'_, T, ()>
     }
 }
 
+/// Loop over outputs, from output `start` on.
 struct Positions<'a, T, F> {
     fold: F,
     ties: Ties,
@@ -86,16 +87,16 @@ struct Positions<'a, T, F> {
     out: &'a mut [i64],
 }
 
-/// Cache: columns that are worked on together.
+/// Cache: columns that are searched together.
 const COLUMNS: usize = 64;
-/// Choice: most elements of rows of which many are searched side by side.
+/// Choice: most elements of rows of which several are searched side by side.
 const SHORT: usize = 32;
 
-/// Finds the place in a row of adjacent elements.
+/// Finds the position in one contiguous row.
 #[inline(always)]
-fn in_row<T: Number, F: Fold>(fold: F, ties: Ties, x: &[T]) -> i64 {
+fn find_in_row<T: Number, F: Fold>(fold: F, ties: Ties, x: &[T]) -> i64 {
     let best = T::Wide::from_total(run(fold, x));
-    let is_best = |x: &T| same(x.widen(), best);
+    let is_best = |x: &T| are_equal(x.widen(), best);
     let found = match ties {
         Ties::First => x.iter().position(is_best),
         Ties::Last => x.iter().rposition(is_best),
@@ -103,12 +104,12 @@ fn in_row<T: Number, F: Fold>(fold: F, ties: Ties, x: &[T]) -> i64 {
     found.unwrap_or(0) as i64
 }
 
-/// Finds the places in short rows of adjacent elements, side by side.
+/// Finds the positions in short contiguous rows, side by side.
 #[inline(always)]
-fn in_rows<T: Number, F: Fold>(fold: F, ties: Ties, axis: usize, x: &[T], out: &mut [i64]) {
+fn find_in_rows<T: Number, F: Fold>(fold: F, ties: Ties, axis: usize, x: &[T], out: &mut [i64]) {
     for (x, out) in x.chunks(COLUMNS * axis).zip(out.chunks_mut(COLUMNS)) {
         let mut best = [fold.start::<T::Wide>(); COLUMNS];
-        // Indices as wide as most elements, so that vectors hold as many of both.
+        // Indices of 32 bits, so that vectors hold as many indices as elements.
         let mut found = [0i32; COLUMNS];
         for i in 0..axis {
             let mut column = [T::Wide::ZERO; COLUMNS];
@@ -125,12 +126,12 @@ fn in_rows<T: Number, F: Fold>(fold: F, ties: Ties, axis: usize, x: &[T], out: &
     }
 }
 
-/// Takes one element more into the best so far and its place.
+/// Updates the best element so far, and its position, by the next element.
 #[inline(always)]
 fn step<W: Arith, F: Fold, I: Copy>(fold: F, ties: Ties, best: &mut W, found: &mut I, x: W, i: I) {
     let joined = fold.join(*best, x);
-    // A tie counts only for the last; the first one ever needs no case, position 0 is the start.
-    let wins = same(joined, x) && (!same(*best, x) || ties == Ties::Last);
+    // Position 0 is the start, so `Ties::First` needs no case for the first element.
+    let wins = are_equal(joined, x) && (!are_equal(*best, x) || ties == Ties::Last);
     *found = if wins { i } else { *found };
     *best = joined;
 }
@@ -142,12 +143,12 @@ impl<T: Number, F: Fold> Loop for Positions<'_, T, F> {
         let (axis, inner) = (self.axis, self.inner);
         if inner == 1 && axis <= SHORT {
             let rows = &self.x[self.start * axis..][..self.out.len() * axis];
-            return in_rows(self.fold, self.ties, axis, rows, self.out);
+            return find_in_rows(self.fold, self.ties, axis, rows, self.out);
         }
         if inner == 1 {
             for (at, out) in self.out.iter_mut().enumerate() {
                 let row = &self.x[(self.start + at) * axis..][..axis];
-                *out = in_row(self.fold, self.ties, row);
+                *out = find_in_row(self.fold, self.ties, row);
             }
             return;
         }
@@ -169,7 +170,8 @@ impl<T: Number, F: Fold> Loop for Positions<'_, T, F> {
     }
 }
 
+/// Whether two elements are equal or both NaN.
 #[inline(always)]
-fn same<W: Arith>(a: W, b: W) -> bool {
+fn are_equal<W: Arith>(a: W, b: W) -> bool {
     a == b || (a.is_nan() && b.is_nan())
 }

@@ -1,17 +1,18 @@
-//! The folds and the two loops that run them.
+//! Folds, and the two loops that run them.
 
 use sardonyx_elementwise::Walk;
 use sardonyx_simd::number::{Arith, Number};
 use sardonyx_simd::{Level, Loop};
 
-/// A reduction that can be cut in pieces.
+/// Reduction that can be computed in pieces.
 pub(crate) trait Fold: Copy + Sync {
-    /// Whether elements may be taken in any order, because nothing is rounded.
+    /// Whether the order of elements does not matter, as nothing is rounded.
     const IS_EXACT: bool;
+    /// Returns the neutral element.
     fn start<W: Arith>(self) -> W;
-    /// Takes one element more.
+    /// Folds one more element.
     fn step<W: Arith>(self, sum: W, x: W) -> W;
-    /// Joins two pieces.
+    /// Combines the results of two pieces.
     fn join<W: Arith>(self, a: W, b: W) -> W;
 }
 
@@ -40,23 +41,22 @@ folds! {
     Least, true: W::HIGHEST, |sum, x| Arith::min(sum, x), |a, b| Arith::min(a, b);
 }
 
-/// Sums: parallel accumulators: four AVX-512 registers of f32, which hides the latency of an
-/// addition.
+/// Sums: parallel accumulators: two registers of f32 in AVX-512, four in AVX2, which hides the latency of an addition.
 const LANES: usize = 32;
-/// Sums: elements that enter the accumulators before they go to the total.
+/// Sums: elements that enter the accumulators before these are added to the total.
 const BLOCK: usize = 32 * LANES;
-/// Cache: columns accumulated at a time.
+/// Cache: columns that are accumulated together.
 const COLUMNS: usize = 128;
-/// Sums: rows that enter the accumulators before they go to the totals.
+/// Sums: rows that enter the accumulators before these are added to the totals.
 const ROWS: usize = 32;
 
-/// Accumulators side by side, on a cache line of their own: they stay in memory, and a register of
-/// AVX-512 that is read and written across two lines takes 1.5 times as long.
+/// Parallel accumulators, aligned to a cache line: they stay in memory, and an AVX-512 access across two lines takes
+/// 1.5 times as long.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Lanes<W>([W; LANES]);
 
-/// Folds a contiguous run.
+/// Folds contiguous elements.
 #[inline(always)]
 pub(crate) fn run<T: Number, F: Fold>(fold: F, x: &[T]) -> <T::Wide as Arith>::Total {
     let mut total = fold.start::<<T::Wide as Arith>::Total>();
@@ -66,7 +66,7 @@ pub(crate) fn run<T: Number, F: Fold>(fold: F, x: &[T]) -> <T::Wide as Arith>::T
     total
 }
 
-/// Folds at most [`BLOCK`] elements.
+/// Folds at most [`BLOCK`] contiguous elements.
 #[inline(always)]
 pub(crate) fn run_block<T: Number, F: Fold>(fold: F, x: &[T]) -> T::Wide {
     let mut sum = fold.start::<T::Wide>();
@@ -74,8 +74,8 @@ pub(crate) fn run_block<T: Number, F: Fold>(fold: F, x: &[T]) -> T::Wide {
     if !groups.is_empty() {
         let Lanes(lanes) = &mut Lanes([sum; LANES]);
         for group in groups {
-            // A length the compiler cannot see keeps this a loop, which it vectorises for every
-            // fold. Unrolled, it does so for additions only.
+            // A length unknown to the compiler keeps this a loop, which is vectorized for all folds. Unrolled, only
+            // additions would be.
             let count = std::hint::black_box(LANES).min(LANES);
             for (lane, x) in lanes[..count].iter_mut().zip(group) {
                 *lane = fold.step(*lane, x.widen());
@@ -90,8 +90,8 @@ pub(crate) fn run_block<T: Number, F: Fold>(fold: F, x: &[T]) -> T::Wide {
     sum
 }
 
-/// Adds groups of eight elements to `sum`, side by side; returns what follows the last. One after
-/// the other, each would wait for the one before it.
+/// Folds groups of eight elements into `sum`, side by side, and returns the elements after the last group. A serial
+/// fold would wait for each result.
 #[inline(always)]
 fn fold_eights<'a, T: Number, F: Fold>(fold: F, sum: &mut T::Wide, x: &'a [T]) -> &'a [T] {
     let (groups, rest) = x.as_chunks::<8>();
@@ -109,13 +109,13 @@ fn fold_eights<'a, T: Number, F: Fold>(fold: F, sum: &mut T::Wide, x: &'a [T]) -
     rest
 }
 
-/// Joins each lane of the upper half with its counterpart of the lower half until one is left.
+/// Joins each lane of the upper half with its counterpart in the lower half until one is left.
 #[inline(always)]
 fn join_lanes<W: Arith, F: Fold>(fold: F, lanes: &[W; LANES]) -> W {
     /// Sums: accumulators that are left after two halvings.
     const LEFT: usize = LANES / 4;
-    // The compiler joins vectors where it sees them stored, so two halvings end in memory. All five
-    // in registers become moves of single lanes.
+    // The compiler joins vectors that are stored, so two halvings end in memory. All five in registers compile to moves
+    // of single lanes.
     let left: [W; LEFT] = std::hint::black_box(std::array::from_fn(|i| {
         let half = |i: usize| fold.join(lanes[i], lanes[i + 2 * LEFT]);
         fold.join(half(i), half(i + LEFT))
@@ -125,7 +125,7 @@ fn join_lanes<W: Arith, F: Fold>(fold: F, lanes: &[W; LANES]) -> W {
     fold.join(eighth(0), eighth(1))
 }
 
-/// The last step of a reduction, from a total to a result.
+/// Last step of a reduction, from a total to a result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Finish {
     /// The total.
@@ -139,6 +139,7 @@ pub(crate) enum Finish {
 }
 
 impl Finish {
+    /// Computes the result from a total.
     #[inline]
     fn apply<T: Number>(self, total: <T::Wide as Arith>::Total) -> T {
         let narrow = |total| T::narrow(T::Wide::from_total(total));
@@ -150,7 +151,8 @@ impl Finish {
         }
     }
 
-    /// Finishes many totals; compiled once for a type, not in the loops of each fold.
+    /// Computes the results from many totals. Not inlined, so that it is compiled once for each type rather than for
+    /// each fold.
     #[inline(never)]
     fn apply_to_all<T: Number>(self, totals: &[<T::Wide as Arith>::Total], out: &mut [T]) {
         for (out, total) in out.iter_mut().zip(totals) {
@@ -159,7 +161,7 @@ impl Finish {
     }
 }
 
-/// Folds a contiguous run like [`run`]; narrow floats are widened block by block.
+/// Folds contiguous elements like [`run`]; narrow floats are widened block by block.
 #[inline(always)]
 fn widened_run<T: Number, F: Fold>(level: Level, fold: F, x: &[T]) -> <T::Wide as Arith>::Total {
     if let Some(x) = T::as_wide(x) {
@@ -175,12 +177,14 @@ fn widened_run<T: Number, F: Fold>(level: Level, fold: F, x: &[T]) -> <T::Wide a
     total
 }
 
-/// Computes outputs `start..start + out.len()`.
+/// Loop over outputs `start..start + out.len()`.
 pub(crate) struct Reduction<'a, T, F> {
     pub(crate) level: Level,
     pub(crate) fold: F,
     pub(crate) x: &'a [T],
+    /// Walk over the dims of the output.
     pub(crate) kept: &'a Walk<1>,
+    /// Walk over the reduced dims.
     pub(crate) reduced: &'a Walk<1>,
     pub(crate) start: usize,
     pub(crate) out: &'a mut [T],
@@ -201,11 +205,11 @@ impl<T: Number, F: Fold> Loop for Reduction<'_, T, F> {
         };
         for ([base], at, n) in self.kept.rows(self.start, self.start + all.len()) {
             let out = &mut all[at - self.start..][..n];
-            // Decided by the dims alone: another way to sum gives other bits.
+            // Depends on the dims alone, as the order of a sum determines its bits.
             if kept_step == 1 && reduced_step != 1 {
                 for (i, out) in out.chunks_mut(COLUMNS).enumerate() {
                     let base = base + i * COLUMNS;
-                    self.columns(base, &mut memory, out);
+                    self.fold_columns(base, &mut memory, out);
                 }
                 continue;
             }
@@ -217,7 +221,7 @@ impl<T: Number, F: Fold> Loop for Reduction<'_, T, F> {
                     let piece = if reduced_step == 1 {
                         widened_run(self.level, self.fold, &x[..n])
                     } else {
-                        strided(self.fold, x, reduced_step, n)
+                        fold_strided(self.fold, x, reduced_step, n)
                     };
                     total = self.fold.join(total, piece);
                 }
@@ -229,7 +233,7 @@ impl<T: Number, F: Fold> Loop for Reduction<'_, T, F> {
 
 /// Folds `n` elements that are `step` apart.
 #[inline(always)]
-fn strided<T: Number, F: Fold>(
+fn fold_strided<T: Number, F: Fold>(
     fold: F,
     x: &[T],
     step: usize,
@@ -242,19 +246,18 @@ fn strided<T: Number, F: Fold>(
     total
 }
 
-/// Memory of [`Reduction::columns`], which few columns need not clear.
+/// Scratch memory of [`Reduction::fold_columns`], which is reused without clearing it.
 struct ColumnMemory<W: Arith> {
     sums: [W; COLUMNS],
     totals: [W::Total; COLUMNS],
-    /// Elements of a row, where these are narrow.
+    /// Widened elements of a row, for narrow types.
     wide: [W; COLUMNS],
 }
 
 impl<T: Number, F: Fold> Reduction<'_, T, F> {
-    /// Folds the columns of rows whose first element is at `base` plus the offsets of the reduced
-    /// dims.
+    /// Folds the columns of rows that start at `base` plus the offsets of the reduced dims.
     #[inline(always)]
-    fn columns(&self, base: usize, memory: &mut ColumnMemory<T::Wide>, out: &mut [T]) {
+    fn fold_columns(&self, base: usize, memory: &mut ColumnMemory<T::Wide>, out: &mut [T]) {
         let (fold, width) = (self.fold, out.len());
         let (sums, totals) = (&mut memory.sums[..width], &mut memory.totals[..width]);
         sums.fill(fold.start());

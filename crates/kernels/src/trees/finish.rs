@@ -1,4 +1,4 @@
-//! From the leaves of a row to its scores.
+//! Scores of a row from the weights of its leaves.
 
 use half::f16;
 
@@ -6,53 +6,54 @@ use crate::ml::{PostTransform, transform_rows};
 use sardonyx_simd::Level;
 use sardonyx_simd::chunks::Shared;
 
-/// How the weights of leaves are combined, in f64.
+/// Combination of the weights of leaves, in f64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregate {
     Sum,
-    /// The sum, over the number of trees.
+    /// Sum divided by the number of trees.
     Average,
     Min,
     Max,
 }
 
-/// What is done at the end.
+/// Last steps of a prediction: bases and transform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finish {
     pub aggregate: Aggregate,
-    /// Added to what is combined: none, one for all targets, or one by target.
+    /// Added to the combined weights: nothing, one number for all targets, or one for each.
     pub bases: Vec<f64>,
     pub transform: PostTransform,
-    /// Whether the one number of a row is the score of the second of two classes.
+    /// Whether a row has one value, the score of the second of two classes.
     pub is_binary: bool,
-    /// Where the smallest begins, and with a minus the largest: the greatest number of the type of
-    /// the scores.
+    /// Largest number of the type of scores: start of a minimum, and negated the start of a maximum.
     pub greatest: f64,
 }
 
-/// Where scores go, by row.
+/// Destination of the scores, by row.
 #[derive(Debug)]
 pub enum Scores<'a> {
+    /// Scores are not output.
     Unwanted,
     Half(&'a mut [f16]),
     Single(&'a mut [f32]),
     Double(&'a mut [f64]),
 }
 
-/// Where the results of rows go.
+/// Outputs of a prediction.
 #[derive(Debug)]
 pub struct Outputs<'a> {
     pub scores: Scores<'a>,
-    /// By row: the first of the greatest scores, as 32-bit floats.
+    /// Receives the first of the greatest scores of each row, compared as 32-bit floats.
     pub best: Option<&'a mut [i64]>,
 }
 
-/// The same, for threads that write different rows.
+/// [`Outputs`] for threads that write different rows.
 pub(super) struct SharedOutputs<'a> {
     scores: SharedScores<'a>,
     best: Option<Shared<'a, i64>>,
 }
 
+/// [`Scores`] for threads that write different rows.
 enum SharedScores<'a> {
     Unwanted,
     Half(Shared<'a, f16>),
@@ -61,7 +62,8 @@ enum SharedScores<'a> {
 }
 
 impl<'a> Outputs<'a> {
-    pub(super) fn shared(self, rows: usize, columns: usize) -> SharedOutputs<'a> {
+    /// Checks lengths, and shares the outputs between threads.
+    pub(super) fn into_shared(self, rows: usize, columns: usize) -> SharedOutputs<'a> {
         let check = |len: usize| assert_eq!(len, rows * columns, "one score per row and column");
         let scores = match self.scores {
             Scores::Unwanted => SharedScores::Unwanted,
@@ -115,7 +117,7 @@ impl SharedOutputs<'_> {
     }
 }
 
-/// The first of the greatest, as 32-bit floats; NaN is greater than anything.
+/// Finds the first of the greatest scores, compared as 32-bit floats; NaN is greatest.
 fn first_greatest(scores: &[f64]) -> usize {
     let mut best = 0;
     for (place, score) in scores.iter().enumerate().skip(1) {
@@ -128,7 +130,7 @@ fn first_greatest(scores: &[f64]) -> usize {
 }
 
 impl Aggregate {
-    /// Takes in the weights of a leaf.
+    /// Combines the weights of a leaf with the values of its row.
     #[inline(always)]
     pub(super) fn combine(self, weights: &[(u32, f64)], sums: &mut [f64]) {
         for (target, weight) in weights {
@@ -143,12 +145,12 @@ impl Aggregate {
 }
 
 impl Finish {
-    /// How many scores a row has that has that many targets.
+    /// Returns the number of scores of a row with `targets` targets.
     pub fn columns(&self, targets: usize) -> usize {
         if self.is_binary { 2 } else { targets }
     }
 
-    /// Where a number begins that leaves are combined to.
+    /// Returns the value of a target before any leaf.
     pub(super) fn start(&self) -> f64 {
         match self.aggregate {
             Aggregate::Sum | Aggregate::Average => 0.0,
@@ -157,7 +159,7 @@ impl Finish {
         }
     }
 
-    /// Writes the scores of rows.
+    /// Turns the values of rows into scores, and writes them.
     pub(super) fn rows(
         &self,
         level: Level,
@@ -176,7 +178,7 @@ impl Finish {
         }
         if self.is_binary {
             for (row, score) in sums.iter().enumerate() {
-                let mut both = self.both(*score);
+                let mut both = self.class_scores(*score);
                 transform_rows(level, self.transform, 2, &mut both);
                 out.row(first + row, &both);
             }
@@ -188,8 +190,8 @@ impl Finish {
         }
     }
 
-    /// The scores of two classes, from that of the second.
-    fn both(&self, score: f64) -> [f64; 2] {
+    /// Returns the scores of both classes, given that of the second.
+    fn class_scores(&self, score: f64) -> [f64; 2] {
         match self.transform {
             PostTransform::None | PostTransform::Probit => [1.0 - score, score],
             PostTransform::Softmax | PostTransform::Logistic | PostTransform::SoftmaxZero => {

@@ -1,21 +1,24 @@
-//! From trees as they are described to nodes in the order of walks.
+//! Conversion of described trees to nodes in the order of walks.
 
 use super::walk::{Check, Forest, Key, LANES, Node, Tree};
 use super::{Ensemble, Next, Split, Test};
 
-/// What stands against trees.
+/// Reason why trees cannot be grown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Two ways lead to this split: it is in a cycle, or in two trees.
+    /// Two branches lead to this split: it is in a cycle, or in two trees.
     TwoWays(usize),
-    /// No way leads to this split.
+    /// No branch leads to this split.
     NoWay(usize),
-    /// There are more nodes than can be counted in 31 bits.
+    /// There are more nodes than 31 bits can count.
     TooMany,
 }
 
-/// The nodes of all trees, level by level, with both nodes after a node side by side.
-pub(super) fn forest<K: Key>(ensemble: &Ensemble, columns: &[usize]) -> Result<Forest<K>, Fault> {
+/// Creates the nodes of all trees, level by level, with both children of a node side by side.
+pub(super) fn grow_forest<K: Key>(
+    ensemble: &Ensemble,
+    columns: &[usize],
+) -> Result<Forest<K>, Fault> {
     let most = ensemble.splits.len().saturating_mul(2).saturating_add(ensemble.roots.len());
     let planes = 1 + usize::from(ensemble.splits.iter().any(|split| plane(split) == 1));
     let slots = planes * columns.len().max(1);
@@ -37,7 +40,7 @@ pub(super) fn forest<K: Key>(ensemble: &Ensemble, columns: &[usize]) -> Result<F
     let mut seen = vec![false; ensemble.splits.len()];
     let mut todo = Vec::new();
     for root in &ensemble.roots {
-        tree(ensemble, columns, *root, (&mut made, &mut todo, &mut seen))?;
+        grow_tree(ensemble, columns, *root, (&mut made, &mut todo, &mut seen))?;
     }
     match seen.iter().position(|seen| !seen) {
         Some(split) if ensemble.is_whole => Err(Fault::NoWay(split)),
@@ -46,7 +49,7 @@ pub(super) fn forest<K: Key>(ensemble: &Ensemble, columns: &[usize]) -> Result<F
 }
 
 /// Adds a tree. `todo` is memory for where the ways to its nodes lead.
-fn tree<K: Key>(
+fn grow_tree<K: Key>(
     ensemble: &Ensemble,
     columns: &[usize],
     root: Next,
@@ -75,7 +78,7 @@ fn tree<K: Key>(
                     return Err(Fault::TwoWays(place));
                 }
                 let split = &ensemble.splits[place];
-                let (key, check, is_swapped) = compared(split, ensemble, &mut made.members);
+                let (key, check, is_swapped) = make_check(split, ensemble, &mut made.members);
                 let column = columns.binary_search(&split.feature).expect("all are listed");
                 let slot = ((column + plane(split) * columns.len()) * LANES) as u32;
                 made.nodes.push(Node { key, slot, child });
@@ -98,24 +101,24 @@ fn tree<K: Key>(
     Ok(())
 }
 
-/// Whether what is asked of the keys is the opposite of what the split asks.
+/// Whether the check of a node is the opposite of the split's test.
 enum Swapped {
     No,
     Yes,
 }
 
-/// What a key of a feature is compared with, and how, so that the second node follows where that is
-/// true.
-fn compared<K: Key>(
+/// Returns the key that a feature's key is compared with, and the comparison for which the second child is next if it
+/// holds.
+fn make_check<K: Key>(
     split: &Split,
     ensemble: &Ensemble,
     sets: &mut Vec<Vec<K>>,
 ) -> (K, Check, Swapped) {
     let threshold = split.threshold;
-    // Nothing is less, equal or greater than NaN. Only what is missing, as the least key, is below
-    // `NEVER`; all that is not missing, as the greatest, is below `MISSING`.
+    // No number compares with NaN: only the least key, that of missing features in the second plane, is below `NEVER`,
+    // and all keys but the greatest, that of missing features in the first plane, are below `MISSING`.
     let or = |key: K, other: K| if threshold.is_nan() { other } else { key };
-    let (key, above) = (K::of(threshold), K::of(threshold).above());
+    let (key, above) = (K::from_number(threshold), K::from_number(threshold).successor());
     match split.test {
         Test::Less => (or(key, K::NEVER), Check::Less, Swapped::No),
         Test::LessOrEqual => (or(above, K::NEVER), Check::Less, Swapped::No),
@@ -125,7 +128,7 @@ fn compared<K: Key>(
         Test::NotEqual => (or(key, K::NEVER), Check::Equal, Swapped::Yes),
         Test::Member(from, to) => {
             let members = ensemble.members[from..to].iter().filter(|member| !member.is_nan());
-            let mut set: Vec<K> = members.map(|member| K::of(*member)).collect();
+            let mut set: Vec<K> = members.map(|member| K::from_number(*member)).collect();
             set.sort_unstable();
             sets.push(set);
             (K::place(sets.len() - 1), Check::Member, Swapped::No)
@@ -133,14 +136,15 @@ fn compared<K: Key>(
     }
 }
 
-/// Whether keys of the node come from the first plane, where what is missing is the greatest, or
-/// from the second, where it is the least.
+/// Returns the plane of keys that the node reads: 0, where missing features have the greatest key, or 1, where they
+/// have the least.
 fn plane(split: &Split) -> usize {
-    // The check of a second node holds for the least key.
+    // A check with the least key always holds, so that the second child is next.
     let is_swapped = matches!(split.test, Test::GreaterOrEqual | Test::Greater | Test::NotEqual);
     usize::from(split.missing != is_swapped)
 }
 
+/// Whether the test compares by order.
 fn is_order(test: Test) -> bool {
     matches!(test, Test::Less | Test::LessOrEqual | Test::GreaterOrEqual | Test::Greater)
 }

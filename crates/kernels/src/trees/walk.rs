@@ -2,33 +2,33 @@
 
 use super::{Aggregate, Trees};
 
-/// Geometry: walks that go on at the same time.
+/// Geometry: walks that advance together.
 pub(super) const LANES: usize = 8;
 
-/// Geometry: steps between two checks whether all walks have ended.
+/// Geometry: steps between two tests whether all walks have ended.
 const STEPS: u32 = 4;
 
-/// Choice: rows of the last eight that are walked one by one, through eight trees at the same time.
+/// Choice: most rows of an incomplete group that are walked one by one, through eight trees together.
 const FEW: usize = 3;
 
-/// A float as an integer of the same order.
+/// Integer with the order of floats.
 pub(super) trait Key: Copy + Ord + Send + Sync + std::fmt::Debug {
-    /// What a leaf is compared with: nothing is less.
+    /// Key of leaves: no key is less.
     const LEAF: Self;
-    /// Only [`LEAF`](Key::LEAF) is less, and no number is equal.
+    /// Key that no number equals: only [`LEAF`](Key::LEAF) is less.
     const NEVER: Self;
-    /// Greater than any number: the key of NaN.
+    /// Key of NaN, greater than that of all numbers.
     const MISSING: Self;
 
-    /// The key of a number. Both zeros have one.
-    fn of(value: f64) -> Self;
-    /// The next key.
-    fn above(self) -> Self;
-    /// A place in a list, in place of a key.
+    /// Returns the key of a number. Both zeros have one key.
+    fn from_number(value: f64) -> Self;
+    /// Returns the next greater key.
+    fn successor(self) -> Self;
+    /// Converts an index in a list to a key.
     fn place(place: usize) -> Self;
-    /// That place.
+    /// Converts a key back to the index in a list.
     fn as_place(self) -> usize;
-    /// Room for keys.
+    /// Reinterprets integers of 64 bits as memory for keys.
     fn keys_in(words: &mut [u64]) -> &mut [Self];
 }
 
@@ -40,7 +40,7 @@ macro_rules! key {
             const MISSING: Self = <$key>::MAX;
 
             #[inline(always)]
-            fn of(value: f64) -> Self {
+            fn from_number(value: f64) -> Self {
                 if value.is_nan() {
                     return Self::MISSING;
                 }
@@ -49,7 +49,7 @@ macro_rules! key {
                 bits ^ (sign as $key | 1 << (<$key>::BITS - 1))
             }
 
-            fn above(self) -> Self {
+            fn successor(self) -> Self {
                 self.saturating_add(1)
             }
 
@@ -63,7 +63,7 @@ macro_rules! key {
 
             fn keys_in(words: &mut [u64]) -> &mut [Self] {
                 let len = size_of_val(words) / size_of::<Self>();
-                // SAFETY: the same bytes, as integers that need no greater alignment.
+                // SAFETY: the bytes are those of `words`, and a key needs no greater alignment.
                 unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), len) }
             }
         }
@@ -73,67 +73,74 @@ macro_rules! key {
 key!(u32, i32, f32);
 key!(u64, i64, f64);
 
-/// A node of a tree.
+/// Node of a tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node<K> {
+    /// Key that the feature's key is compared with.
     pub(super) key: K,
-    /// Where the keys of its feature are, for eight rows.
+    /// Offset in a group's keys of those of its feature, for eight rows.
     pub(super) slot: u32,
-    /// The node that follows where the check fails. The one that follows where it holds is next to
-    /// it. A leaf is its own.
+    /// Index of the node that follows if the check fails; the one that follows if it holds is adjacent. A leaf has its
+    /// own index.
     pub(super) child: u32,
 }
 
-/// What is asked at a node.
+/// Comparison of a feature's key with the node's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
+    /// Less.
     Less,
-    /// Equal, or the least.
+    /// Equal, or the least key.
     Equal,
-    /// Among the members of a set, or the least.
+    /// Member of a set, or the least key.
     Member,
+    /// Node is a leaf.
     Leaf,
 }
 
+/// Root and depth of a tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tree {
     pub(super) root: u32,
-    /// Steps to its deepest leaf.
+    /// Number of steps from the root to the deepest leaf.
     pub(super) depth: u32,
     /// Whether all checks are [`Check::Less`].
     pub(super) is_plain: bool,
 }
 
-/// Trees that are walked by keys. Each node's `child` is a node and so is the one after it, unless
-/// the node is a leaf; each `slot` is below `LANES * slots`.
+/// Trees that are walked by keys. Each node's `child` is a valid index, and so is the next one unless the node is a
+/// leaf; each `slot` is below `LANES * slots`.
 #[derive(Debug)]
 pub(super) struct Forest<K> {
     pub(super) nodes: Vec<Node<K>>,
-    /// By node: the leaf that it is.
+    /// Index of the leaf, for each node that is one.
     pub(super) leaf: Vec<u32>,
     pub(super) trees: Vec<Tree>,
-    /// By node: what is asked there. Empty where all trees are plain.
+    /// Check of each node. Empty if all trees are plain.
     pub(super) checks: Vec<Check>,
-    /// Sets, sorted.
+    /// Sorted sets of [`Check::Member`].
     pub(super) members: Vec<Vec<K>>,
-    /// Keys that a row has.
+    /// Number of keys of a row.
     pub(super) slots: usize,
-    /// Nodes from a root to a deepest leaf, of all trees together.
+    /// Number of nodes on the path to a deepest leaf, summed over all trees.
     pub(super) steps: usize,
 }
 
-/// How keys are read from rows.
+/// Columns of the features that become keys.
 #[derive(Clone, Copy)]
 pub(super) struct Read<'a> {
+    /// Columns that trees read.
     pub(super) columns: &'a [usize],
-    /// Columns of a row.
+    /// Number of columns of a row.
     pub(super) width: usize,
+    /// Number of keys of a row.
     pub(super) slots: usize,
-    /// Whether there is a plane in which what is missing is the least.
+    /// Whether there is a second plane, in which missing features have the least key.
     pub(super) planes: bool,
 }
 
 impl Read<'_> {
+    /// Writes the keys of the rows in `x`, in groups of eight rows, by slot and row.
     pub(super) fn keys<T: Copy, K: Key>(
         &self,
         x: &[T],
@@ -148,7 +155,7 @@ impl Read<'_> {
             let (most, least) = keys.split_at_mut(LANES * self.columns.len());
             for (column, keys) in self.columns.iter().zip(most.chunks_exact_mut(LANES)) {
                 for (row, key) in x.chunks_exact(self.width).zip(keys) {
-                    *key = K::of(number(row[*column]));
+                    *key = K::from_number(number(row[*column]));
                 }
             }
             if self.planes {
@@ -161,7 +168,7 @@ impl Read<'_> {
 }
 
 impl<K: Key> Forest<K> {
-    /// Combines the leaves of some rows, whose keys are given for eight at a time.
+    /// Combines the leaves of some rows, whose keys are given in groups of eight rows.
     pub(super) fn combine(
         &self,
         trees: &Trees,
@@ -190,19 +197,30 @@ impl<K: Key> Forest<K> {
         }
         for row in together..rows {
             let keys = &keys[row / LANES * per_group..][..per_group];
-            self.row(trees, how, (keys, row % LANES), &mut sums[row * targets..][..targets]);
+            self.combine_row(
+                trees,
+                how,
+                (keys, row % LANES),
+                &mut sums[row * targets..][..targets],
+            );
         }
     }
 
-    /// The same for one row, through eight trees at a time.
-    fn row(&self, trees: &Trees, how: Aggregate, (keys, lane): (&[K], usize), sums: &mut [f64]) {
+    /// Combines the leaves of one row, walking through eight trees together.
+    fn combine_row(
+        &self,
+        trees: &Trees,
+        how: Aggregate,
+        (keys, lane): (&[K], usize),
+        sums: &mut [f64],
+    ) {
         for several in self.trees.chunks(LANES) {
             let (mut at, mut depth) = ([several[0].root; LANES], 0);
             for (at, tree) in at.iter_mut().zip(several) {
                 if tree.is_plain {
                     (*at, depth) = (tree.root, depth.max(tree.depth));
                 } else {
-                    // A leaf leads to itself.
+                    // A leaf leads to itself, so the walk below does not change it.
                     *at = self.walk_any(keys, tree, lane);
                 }
             }
@@ -213,7 +231,7 @@ impl<K: Key> Forest<K> {
         }
     }
 
-    /// Eight walks from given nodes of plain trees, or from leaves: of eight rows, or of the first.
+    /// Walks through plain trees from eight nodes to leaves: with the keys of eight rows, or with those of one row.
     #[inline(always)]
     fn walk<const ROWS: bool>(&self, keys: &[K], mut at: [u32; LANES], depth: u32) -> [u32; LANES] {
         let least = if ROWS { LANES * self.slots } else { LANES * (self.slots - 1) + 1 };
@@ -222,8 +240,8 @@ impl<K: Key> Forest<K> {
         while left > 0 {
             for _ in 0..left.min(STEPS) {
                 for (lane, at) in at.iter_mut().enumerate() {
-                    // SAFETY: roots are nodes, and so is what follows a node; slots are below
-                    // `LANES * slots`, in steps of `LANES`.
+                    // SAFETY: roots are valid indices, and so are children; slots are below `LANES * slots`, in steps
+                    // of `LANES`, and `keys` is long enough.
                     let (node, key) = unsafe {
                         let node = self.nodes.get_unchecked(*at as usize);
                         let lane = if ROWS { lane } else { 0 };
@@ -233,7 +251,7 @@ impl<K: Key> Forest<K> {
                 }
             }
             left = left.saturating_sub(STEPS);
-            // SAFETY: as above.
+            // SAFETY: `at` is the index of a root or a child, which are valid.
             let is_leaf =
                 |at: &u32| unsafe { self.nodes.get_unchecked(*at as usize) }.key == K::LEAF;
             if left > 0 && at.iter().all(is_leaf) {
@@ -243,7 +261,7 @@ impl<K: Key> Forest<K> {
         at
     }
 
-    /// One walk of a tree of any checks.
+    /// Walks through a tree with any checks, for one row.
     fn walk_any(&self, keys: &[K], tree: &Tree, lane: usize) -> u32 {
         let mut at = tree.root as usize;
         loop {
