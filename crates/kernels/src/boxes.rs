@@ -139,7 +139,8 @@ mod tests {
     use super::*;
     use sardonyx_simd::{Isa, Pool};
 
-    /// Repeatedly takes the best box that is left and removes the boxes that it overlaps.
+    /// Selects boxes by the definition: takes the best box that is left and removes the boxes that it overlaps,
+    /// repeatedly.
     fn naive(how: Suppression, boxes: &[[f32; 4]], scores: &[f32], most: usize) -> Vec<i64> {
         let mut left: Vec<usize> = (0..boxes.len())
             .filter(|at| how.score.is_none_or(|least| scores[*at] > least))

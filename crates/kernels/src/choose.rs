@@ -181,7 +181,7 @@ fn keep(key: u64, position: usize, k: usize, best: &mut Vec<(u64, usize)>) {
     best.insert(best.len() - after, (key, position));
 }
 
-/// Like [`pick`], but computes keys only in blocks with an element that is better than the worst so far. `x` holds
+/// Finds elements like [`pick`], but computes keys only in blocks with an element that is better than the worst so far. `x` holds
 /// adjacent elements; `k` is at most [`FEW`].
 fn pick_few<T: Ordered>(x: &[T], largest: bool, k: usize, best: &mut Vec<(u64, usize)>) {
     /// Geometry: elements of a block, which are compared in vectors.

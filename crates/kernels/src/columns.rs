@@ -62,7 +62,7 @@ where
     join_columns(exec, axes, <T::Wide as Arith>::add, x, y)
 }
 
-/// Like [`add_columns`], but of truth values: an element is true if any block element that lies there is.
+/// Combines truth values like [`add_columns`] numbers: an element is true if any block element that lies there is.
 pub fn any_of_columns(
     exec: &Exec<'_>,
     axes: &[BlockAxis],

@@ -1,7 +1,6 @@
-//! Every kernel that can end is ended at random moments. Its outputs begin as poison, and scratch
-//! memory is poisoned by [`with_scratch`](sardonyx_simd::buffer::with_scratch) in these builds: a
-//! kernel that went on after its end would read poison and fail, or return `Ok` with a wrong
-//! output.
+//! Cancels each kernel that can be cancelled at random moments. Outputs begin as poison, and
+//! [`with_scratch`](sardonyx_simd::buffer::with_scratch) poisons scratch memory in these builds: a kernel that
+//! continued after its cancellation would read poison and fail, or return `Ok` with a wrong output.
 
 mod arrays;
 mod elementwise;
@@ -19,20 +18,21 @@ use sardonyx_simd::buffer::AnyBits;
 use crate::conv::ConvError;
 use crate::{Ended, Exec, Failure, Isa, Pool};
 
-/// Elements that several chunks share, even of the cheapest kernel on one thread.
+/// Value: elements that several chunks share, even in the cheapest kernel on one thread.
 const MANY: usize = 50_000;
-/// Ended runs of each kernel, for each number of threads.
+/// Value: cancelled runs of each kernel, for each number of threads.
 const ROUNDS: usize = 6;
 
-/// A call of a kernel that returns the bytes of its outputs.
+/// Call of a kernel, which returns the bytes of its outputs.
 struct Case {
     /// File and function, such as `kernels/softmax softmax`.
     name: &'static str,
     call: Box<dyn Fn(&Exec<'_>) -> Result<Vec<u8>, Ended>>,
 }
 
-/// The end out of the errors of a kernel, of which no other one may occur.
+/// Error type of a kernel, of which only cancellation may occur.
 trait OnlyEnded {
+    /// Returns the cancellation; panics on any other error.
     fn only_ended(self) -> Result<(), Ended>;
 }
 
@@ -60,7 +60,7 @@ impl<E: std::fmt::Debug> OnlyEnded for Result<(), Failure<E>> {
     }
 }
 
-/// A kernel that writes an output of `len` elements.
+/// Creates the case of a kernel that writes an output of `len` elements.
 fn case<T: AnyBits, R: OnlyEnded>(
     name: &'static str,
     len: usize,
@@ -69,7 +69,7 @@ fn case<T: AnyBits, R: OnlyEnded>(
     let call = move |exec: &Exec<'_>| {
         let mut bytes = vec![0xaa; len * size_of::<T>() + align_of::<T>()];
         let skipped = bytes.as_ptr().align_offset(align_of::<T>());
-        // SAFETY: the elements lie within the bytes, aligned, and any bits are elements.
+        // SAFETY: the elements lie within the bytes and are aligned, and any bits are valid elements.
         let y =
             unsafe { std::slice::from_raw_parts_mut(bytes[skipped..].as_mut_ptr().cast(), len) };
         call(exec, y).only_ended()?;
@@ -78,17 +78,18 @@ fn case<T: AnyBits, R: OnlyEnded>(
     Case { name, call: Box::new(call) }
 }
 
-/// Floats from -1 to 1, no two neighbours equal.
+/// Returns floats from -1 to 1, no two neighbours of which are equal.
 fn floats(len: usize) -> Vec<f32> {
     (0..len).map(|at| ((at * 7919) % 10007) as f32 / 5003.5 - 1.0).collect()
 }
 
-/// Indices below `below`.
+/// Returns indices below `below`.
 fn indices(len: usize, below: usize) -> Vec<i64> {
     (0..len).map(|at| (at * 7919 % below) as i64).collect()
 }
 
-fn all() -> Vec<Case> {
+/// Returns the cases of all kernels.
+fn all_cases() -> Vec<Case> {
     [elementwise::cases(), products::cases(), arrays::cases(), images::cases(), learning::cases()]
         .into_iter()
         .flatten()
@@ -105,7 +106,7 @@ fn kernels_end_at_any_moment() {
         (state % below as u64) as usize
     };
     let pools = [1, 3].map(Pool::new);
-    for Case { name, call } in all() {
+    for Case { name, call } in all_cases() {
         let exec = |pool| Exec::new(pool, Isa::detect());
         let asked = Cell::new(0);
         let never = || {
@@ -138,7 +139,7 @@ fn kernels_end_at_any_moment() {
     }
 }
 
-/// Public functions of a directory that can end, as names of cases.
+/// Finds the public functions of a directory that can be cancelled, as names of cases.
 fn public_kernels(directory: &Path, prefix: &str, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -175,7 +176,7 @@ fn all_kernels_that_can_end_are_ended() {
             Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(crate_name).join("src");
         public_kernels(&directory, crate_name, &mut public);
     }
-    let ended: BTreeSet<String> = all().iter().map(|case| case.name.to_string()).collect();
+    let ended: BTreeSet<String> = all_cases().iter().map(|case| case.name.to_string()).collect();
     let missing: Vec<&String> = public.difference(&ended).collect();
     assert!(missing.is_empty(), "public kernels without a case: {missing:#?}");
     let unknown: Vec<&String> = ended.difference(&public).collect();

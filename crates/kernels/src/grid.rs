@@ -321,7 +321,7 @@ pub fn read_between<R: Math + AnyBits>(
     })
 }
 
-/// Sums weighted elements. [`NOWHERE`] counts as 0.
+/// Sums the weighted elements. [`NOWHERE`] counts as 0.
 #[inline]
 fn sum_weighted<R: Math>(x: &[R], elements: &[usize], weights: &[R]) -> R {
     elements.iter().zip(weights).fold(R::ZERO, |sum, (element, weight)| match x.get(*element) {

@@ -145,7 +145,7 @@ pub fn dropout<T: Number, B: From<bool> + Send>(
 ///
 /// # Errors
 ///
-/// The first row without valid weights (one is NaN or infinite, all are 0, or there are no classes), in which case no
+/// The first row without valid weights (one is NaN or infinite, all are 0, or `classes` is 0), in which case no
 /// number is drawn; or cancellation of the run.
 ///
 /// # Panics

@@ -34,7 +34,7 @@ pub fn copy_strided<T: Plain>(
     let rank = walk.dims().len();
     let [step] = walk.strides(rank - 1);
     let transposed = (0..rank - 1).rev().find(|&d| walk.strides(d) == [1] && walk.dims()[d] > 1);
-    // A short run of contiguous elements is no reason for tiles if the span of a row stays in the cache.
+    // Tiles do not pay for a short run of contiguous elements if the span of a row stays in the cache.
     let last = walk.dims()[rank - 1];
     let reach = last.saturating_mul(step.unsigned_abs());
     let transposed = transposed.filter(|&d| walk.dims()[d] >= TILE / 2 || reach > NEAR);

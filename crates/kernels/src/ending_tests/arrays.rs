@@ -19,15 +19,15 @@ use crate::{Exec, Failure};
 
 use super::{Case, MANY, case, floats, indices};
 
-/// Rows and columns of arrays of two axes.
+/// Rows of arrays of two axes; `COLS` are their columns.
 const ROWS: usize = 250;
 const COLS: usize = 200;
 
 pub(super) fn cases() -> Vec<Case> {
-    [moves(), lookups(), orders(), sums(), norms(), spectra()].into_iter().flatten().collect()
+    [copy_cases(), lookup_cases(), order_cases(), sum_cases(), norm_cases(), spectrum_cases()].into_iter().flatten().collect()
 }
 
-fn moves() -> Vec<Case> {
+fn copy_cases() -> Vec<Case> {
     let x = || floats(MANY);
     vec![
         case("kernels/copy/join concat", 2 * MANY, move |exec, y: &mut [f32]| {
@@ -63,7 +63,7 @@ fn moves() -> Vec<Case> {
     ]
 }
 
-fn lookups() -> Vec<Case> {
+fn lookup_cases() -> Vec<Case> {
     let x = || floats(MANY);
     vec![
         case("kernels/copy/gather gather", MANY, move |exec, y: &mut [f32]| {
@@ -94,9 +94,9 @@ fn lookups() -> Vec<Case> {
     ]
 }
 
-fn orders() -> Vec<Case> {
+fn order_cases() -> Vec<Case> {
     let x = || floats(MANY);
-    /// The groups of rows of one key, as their numbers.
+    /// Writes the group of each row of `width` keys.
     fn groups(keys: &[u64], width: usize, y: &mut [i64]) -> Result<(), crate::Ended> {
         let len = keys.len() / width;
         let (mut order, mut first, mut counts) = (vec![[0; 2]; len], vec![0; len], vec![0; len]);
@@ -123,7 +123,7 @@ fn orders() -> Vec<Case> {
     ]
 }
 
-fn sums() -> Vec<Case> {
+fn sum_cases() -> Vec<Case> {
     let x = || floats(MANY);
     vec![
         case("kernels/cumulative cumulative", MANY, move |exec, y: &mut [f32]| {
@@ -152,7 +152,7 @@ fn sums() -> Vec<Case> {
     ]
 }
 
-fn norms() -> Vec<Case> {
+fn norm_cases() -> Vec<Case> {
     let x = || floats(MANY);
     vec![
         case("kernels/norm channel_statistics", 2 * COLS, move |exec, y: &mut [f64]| {
@@ -192,8 +192,8 @@ fn norms() -> Vec<Case> {
     ]
 }
 
-fn spectra() -> Vec<Case> {
-    /// Lines of a length, one after the other.
+fn spectrum_cases() -> Vec<Case> {
+    /// Transforms lines of one length, one after the other.
     fn lines(exec: &Exec<'_>, length: usize, y: &mut [f32]) -> Result<(), crate::Ended> {
         let tables = Tables::new(exec.isa, length)?.expect("memory");
         let spectrum = Spectrum { length, complex: false, inverse: false, half: false };
@@ -203,12 +203,12 @@ fn spectra() -> Vec<Case> {
     }
     vec![
         case("kernels/fourier transform", 2 * 20 * 512, |exec, y| lines(exec, 512, y)),
-        // A prime: the tables take a transform of their own.
+        // A prime length: the tables need a transform.
         case("kernels/fourier new", 2 * 20 * 509, |exec, y| lines(exec, 509, y)),
     ]
 }
 
-/// Bad indices stay errors of their own.
+/// Checks that an index out of range is reported before a cancellation.
 #[test]
 fn operands_are_refused_before_the_end() {
     let pool = crate::Pool::new(1);

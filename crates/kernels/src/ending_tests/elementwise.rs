@@ -16,10 +16,10 @@ use crate::quantized::{
 use super::{Case, MANY, case, floats};
 
 pub(super) fn cases() -> Vec<Case> {
-    [operations(), quantized()].into_iter().flatten().collect()
+    [operation_cases(), quantization_cases()].into_iter().flatten().collect()
 }
 
-fn operations() -> Vec<Case> {
+fn operation_cases() -> Vec<Case> {
     let x = || floats(MANY);
     let bytes = || -> Vec<u8> { (0..MANY).map(|at| (at % 3) as u8).collect() };
     vec![
@@ -99,7 +99,7 @@ fn operations() -> Vec<Case> {
     ]
 }
 
-fn quantized() -> Vec<Case> {
+fn quantization_cases() -> Vec<Case> {
     const SCALING: Scaling<'static> =
         Scaling { spread: Spread::One, scales: &[0.01], zeros: &[3.0] };
     let x = || floats(MANY);

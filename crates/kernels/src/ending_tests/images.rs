@@ -21,7 +21,7 @@ use super::{Case, MANY, case, floats, indices};
 /// Height and width of images.
 const SIZE: usize = 30;
 const PLANE: usize = SIZE * SIZE;
-/// Planes of an input.
+/// Number of planes of an input.
 const PLANES: usize = 60;
 
 const WINDOW: Window<'static> = Window {
@@ -35,14 +35,14 @@ const WINDOW: Window<'static> = Window {
 };
 
 pub(super) fn cases() -> Vec<Case> {
-    [windows(), regions(), grids(), of_pixels()].into_iter().flatten().collect()
+    [window_cases(), region_cases(), grid_cases(), pixel_cases()].into_iter().flatten().collect()
 }
 
 fn x() -> Vec<f32> {
     floats(PLANES * PLANE)
 }
 
-fn windows() -> Vec<Case> {
+fn window_cases() -> Vec<Case> {
     let len = PLANES * PLANE;
     let axes = |count: usize| {
         [BlockAxis { image: SIZE, block: 3, stride: 1, dilation: 1, before: 0, count }; 2]
@@ -91,7 +91,7 @@ fn windows() -> Vec<Case> {
     ]
 }
 
-fn regions() -> Vec<Case> {
+fn region_cases() -> Vec<Case> {
     vec![
         case("kernels/boxes suppress", 2 * 200, |exec, y: &mut [i64]| {
             let boxes: Vec<f32> =
@@ -124,7 +124,7 @@ fn regions() -> Vec<Case> {
     ]
 }
 
-fn grids() -> Vec<Case> {
+fn grid_cases() -> Vec<Case> {
     const READING: Reading =
         Reading { between: Between::Linear, outside: Outside::Zero, align_corners: false };
     const SIZES: &[usize] = &[SIZE; 2];
@@ -169,7 +169,7 @@ const CHANNELS: usize = 64;
 const PIXELS: usize = IMAGES * PLANE;
 const LEN: usize = PIXELS * CHANNELS;
 
-fn of_pixels() -> Vec<Case> {
+fn pixel_cases() -> Vec<Case> {
     type Kernel = fn(&Exec<'_>, Pixels<'_>, PixelsMut<'_>) -> Result<(), Ended>;
     fn by_pixel(name: &'static str, pixels: usize, kernel: Kernel) -> Case {
         case(name, pixels * CHANNELS, move |exec, y: &mut [f32]| {

@@ -1,4 +1,4 @@
-//! Kernels of layers with states, of classical machine learning, of training, and random numbers.
+//! Kernels of attention and recurrent layers, of classical machine learning, of training, and of random numbers.
 
 use sardonyx_elementwise::Unary;
 
@@ -16,14 +16,14 @@ use crate::trees::{Aggregate, Ensemble, Finish, Next, Outputs, Rows, Scores, Spl
 use super::{Case, MANY, case, floats};
 
 pub(super) fn cases() -> Vec<Case> {
-    [layers(), features(), machines(), training(), draws()].into_iter().flatten().collect()
+    [layer_cases(), feature_cases(), machine_cases(), training_cases(), random_cases()].into_iter().flatten().collect()
 }
 
 /// Strides of four heads of 64 rows of 32 features.
 const HEADS: [usize; 4] = [4 * 64 * 32, 64 * 32, 32, 1];
 
-/// Returns an attention of heads to themselves.
-fn heads_of<T>(data: &[T]) -> Attention<'_, T> {
+/// Returns the attention of heads to themselves.
+fn self_attention<T>(data: &[T]) -> Attention<'_, T> {
     let heads = || Heads { data, strides: HEADS };
     Attention {
         sizes: Sizes {
@@ -46,15 +46,15 @@ fn heads_of<T>(data: &[T]) -> Attention<'_, T> {
     }
 }
 
-fn layers() -> Vec<Case> {
+fn layer_cases() -> Vec<Case> {
     vec![
         case("kernels/attention attention", 4 * 64 * 32, |exec, y: &mut [f32]| {
             let x = floats(4 * 64 * 32);
-            attention(exec, &heads_of(&x), y, HEADS)
+            attention(exec, &self_attention(&x), y, HEADS)
         }),
         case("kernels/attention/doubles attention_doubles", 4 * 64 * 32, |exec, y: &mut [f64]| {
             let x: Vec<f64> = floats(4 * 64 * 32).into_iter().map(f64::from).collect();
-            attention_doubles(exec, &heads_of(&x), y, HEADS)
+            attention_doubles(exec, &self_attention(&x), y, HEADS)
         }),
         case("kernels/recurrent recur", 5 * 8 * 64, |exec, y: &mut [f32]| {
             let (weights, inputs) = (floats(64 * 64), floats(5 * 8 * 64));
@@ -77,7 +77,7 @@ fn layers() -> Vec<Case> {
     ]
 }
 
-fn features() -> Vec<Case> {
+fn feature_cases() -> Vec<Case> {
     let x = || floats(MANY);
     vec![
         case("kernels/ml scale", MANY, move |exec, y: &mut [f32]| {
@@ -124,7 +124,7 @@ fn features() -> Vec<Case> {
     ]
 }
 
-fn machines() -> Vec<Case> {
+fn machine_cases() -> Vec<Case> {
     let similar = |kernel: KernelFunction| {
         case("kernels/ml/svm similarities", 400 * 60, move |exec, y: &mut [f32]| {
             let sizes = Sums { rows: 400, features: 20, sums: 60, pitch: 60 };
@@ -189,7 +189,7 @@ fn machines() -> Vec<Case> {
     ]
 }
 
-fn training() -> Vec<Case> {
+fn training_cases() -> Vec<Case> {
     vec![case("kernels/optimizer step", MANY, |exec, y: &mut [f32]| {
         let (x, mut states) = (floats(MANY), vec![f32::NAN; MANY]);
         let zeros = vec![0.0; MANY];
@@ -207,7 +207,7 @@ fn training() -> Vec<Case> {
     })]
 }
 
-fn draws() -> Vec<Case> {
+fn random_cases() -> Vec<Case> {
     let mt = || Generator::Mt19937(Mt19937::new(5));
     let philox = || Generator::Philox(Philox::new(5, [1, 2, 3, 4]));
     vec![

@@ -24,7 +24,7 @@ use super::{Case, case, floats};
 const SIDE: usize = 192;
 
 pub(super) fn cases() -> Vec<Case> {
-    [products(), packed(), convolutions(), byte_convolutions()].into_iter().flatten().collect()
+    [product_cases(), packing_cases(), convolution_cases(), byte_convolution_cases()].into_iter().flatten().collect()
 }
 
 fn square(data: &[f32]) -> MatRef<'_> {
@@ -39,7 +39,7 @@ fn batch(data: &[f32]) -> BatchMat<'_> {
     BatchMat { data, rows: 64, cols: 64, row_stride: 64, col_stride: 1, batch_strides: &[64 * 64] }
 }
 
-/// Packs a constant of four bits.
+/// Packs a constant matrix of four bits.
 fn pack_few_bits(exec: &Exec<'_>) -> Result<FewBits, Ended> {
     let (codes, scales) = (bytes(SIDE * SIDE / 2), floats(SIDE * SIDE / 32));
     let matrix = BlockMatrix {
@@ -56,13 +56,13 @@ fn pack_few_bits(exec: &Exec<'_>) -> Result<FewBits, Ended> {
     exec.pool.pack_within(|| FewBits::new(exec.isa, &matrix))
 }
 
-/// Multiplies by a constant of four bits, which is packed first.
+/// Packs a constant matrix of four bits and multiplies by it.
 fn multiply_few_bits(exec: &Exec<'_>, rows: usize, y: &mut [f32]) -> Result<(), Ended> {
     let (a, b) = (floats(rows * SIDE), pack_few_bits(exec)?);
     gemm_few_bits(exec, MatRef::row_major(&a, rows, SIDE), &b, y, SIDE, &Epilogue::default())
 }
 
-fn products() -> Vec<Case> {
+fn product_cases() -> Vec<Case> {
     let x = || floats(SIDE * SIDE);
     let byte_product = |exec: &Exec<'_>, packed: bool, y: &mut [i32]| {
         let (a, b) = (bytes(SIDE * SIDE), bytes(SIDE * SIDE));
@@ -89,7 +89,7 @@ fn products() -> Vec<Case> {
             gemm(exec, Lhs::Plain(a), Rhs::Plain(b), y, SIDE, &Epilogue::default())
         }),
         case("gemm/gemm gemm", 3 * SIDE, move |exec, y: &mut [f32]| {
-            // Few rows, which are read where they lie.
+            // Few rows, which are read in place.
             let (a, b) = (floats(3 * SIDE), x());
             let a = MatRef::row_major(&a, 3, SIDE);
             gemm(exec, Lhs::Plain(a), Rhs::Plain(square(&b)), y, SIDE, &Epilogue::default())
@@ -143,9 +143,9 @@ fn products() -> Vec<Case> {
     ]
 }
 
-fn packed() -> Vec<Case> {
-    /// Multiplies by a constant that is packed first.
-    fn by(
+fn packing_cases() -> Vec<Case> {
+    /// Packs a constant matrix and multiplies by it.
+    fn multiply_packed(
         exec: &Exec<'_>,
         pack: impl FnOnce() -> Result<PackedB, Ended>,
         y: &mut [f32],
@@ -159,7 +159,7 @@ fn packed() -> Vec<Case> {
     vec![
         case("gemm/gemm/pack new", SIDE * SIDE, |exec, y: &mut [f32]| {
             let b = floats(SIDE * SIDE);
-            by(exec, || PackedB::new(exec.isa, square(&b)), y)
+            multiply_packed(exec, || PackedB::new(exec.isa, square(&b)), y)
         }),
         case("gemm/gemm/pack new", SIDE * SIDE, |exec, y: &mut [f32]| {
             let (a, b) = (floats(SIDE * SIDE), floats(SIDE * SIDE));
@@ -170,12 +170,12 @@ fn packed() -> Vec<Case> {
         case("gemm/gemm/pack from_le", SIDE * SIDE, move |exec, y: &mut [f32]| {
             let b = le();
             let b = LeMatrix::row_major(&b, Storage::F32, SIDE, SIDE);
-            by(exec, || PackedB::from_le(exec.isa, &b), y)
+            multiply_packed(exec, || PackedB::from_le(exec.isa, &b), y)
         }),
         case("gemm/gemm/pack rounded_from_le", SIDE * SIDE, move |exec, y: &mut [f32]| {
             let b = le();
             let b = LeMatrix::row_major(&b, Storage::F32, SIDE, SIDE);
-            by(exec, || PackedB::rounded_from_le(exec.isa, &b), y)
+            multiply_packed(exec, || PackedB::rounded_from_le(exec.isa, &b), y)
         }),
     ]
 }
@@ -194,7 +194,7 @@ fn rows_mut(data: &mut [f32]) -> OrderedMut<'_> {
     OrderedMut { data, order: Order::Rows }
 }
 
-fn padded(groups: usize, kernel: usize) -> ConvParams {
+fn padded_conv(groups: usize, kernel: usize) -> ConvParams {
     let pads = &[kernel / 2; 2][..];
     ConvParams {
         groups,
@@ -229,7 +229,7 @@ fn convolve(
 
 const DIRECT: Algorithm = Algorithm::Direct(Operands::Exact);
 
-fn convolutions() -> Vec<Case> {
+fn convolution_cases() -> Vec<Case> {
     let transposed = || TransposeParams {
         in_channels: 32,
         out_channels: 32,
@@ -250,30 +250,30 @@ fn convolutions() -> Vec<Case> {
     };
     vec![
         case("gemm/conv run", CHANNELS * PLANE, |exec, y: &mut [f32]| {
-            convolve(exec, padded(1, 3), DIRECT, y)
+            convolve(exec, padded_conv(1, 3), DIRECT, y)
         }),
         case("gemm/conv run", CHANNELS * PLANE, |exec, y: &mut [f32]| {
-            convolve(exec, padded(1, 3), Algorithm::Winograd(Operands::Exact), y)
+            convolve(exec, padded_conv(1, 3), Algorithm::Winograd(Operands::Exact), y)
         }),
         case("gemm/conv/packing scaled", CHANNELS * PLANE, |exec, y: &mut [f32]| {
-            convolve(exec, padded(CHANNELS, 3), Algorithm::Depthwise, y)
+            convolve(exec, padded_conv(CHANNELS, 3), Algorithm::Depthwise, y)
         }),
         case("gemm/conv/packing new", CHANNELS * PLANE, |exec, y: &mut [f32]| {
             let weights = floats(CHANNELS * CHANNELS * 9);
-            let pack = || PackedConv::new(exec.isa, padded(1, 3), &weights);
+            let pack = || PackedConv::new(exec.isa, padded_conv(1, 3), &weights);
             let conv = exec.pool.pack_within(pack)?;
             let (x, plain) = (floats(CHANNELS * PLANE), ConvEpilogue::default());
             conv.run(exec.pool, 1, &[SIZE; 2], rows(&x), rows_mut(y), &plain)
         }),
         case("gemm/conv/gated run", CHANNELS * PLANE, |exec, y: &mut [f32]| {
-            let (conv, gate) = (pack(exec, padded(1, 1), DIRECT)?, floats(CHANNELS));
+            let (conv, gate) = (pack(exec, padded_conv(1, 1), DIRECT)?, floats(CHANNELS));
             let (x, plain) = (floats(CHANNELS * PLANE), ConvEpilogue::default());
             let gated = GatedConv::new(&conv, &gate)?;
             gated.run(exec.pool, 1, &[SIZE; 2], rows(&x), rows_mut(y), &plain)
         }),
         case("gemm/conv/expanded run", CHANNELS * PLANE, |exec, y: &mut [f32]| {
-            let expansion = pack(exec, padded(1, 1), DIRECT)?;
-            let depthwise = pack(exec, padded(CHANNELS, 3), Algorithm::Depthwise)?;
+            let expansion = pack(exec, padded_conv(1, 1), DIRECT)?;
+            let depthwise = pack(exec, padded_conv(CHANNELS, 3), Algorithm::Depthwise)?;
             let order = Order::ChannelsLast { pitch: CHANNELS };
             let (x, plain) = (floats(CHANNELS * PLANE), ConvEpilogue::default());
             let (input, output) = (Ordered { data: &x, order }, OrderedMut { data: y, order });
@@ -295,13 +295,13 @@ fn convolutions() -> Vec<Case> {
         case("gemm/conv/products conv_by_products", CHANNELS * PLANE, |exec, y: &mut [f32]| {
             let (weights, x) = (floats(CHANNELS * CHANNELS * 9), floats(CHANNELS * PLANE));
             let operands = ConvOperands { input: &x[..], weights: &weights[..], bias: None };
-            conv_by_products(exec, &padded(1, 3), 1, &[SIZE; 2], operands, y)
+            conv_by_products(exec, &padded_conv(1, 3), 1, &[SIZE; 2], operands, y)
         }),
         case("gemm/conv run", CHANNELS * PLANE, |exec, y: &mut [f32]| {
-            convolve(exec, padded(CHANNELS / 4, 3), Algorithm::Planes, y)
+            convolve(exec, padded_conv(CHANNELS / 4, 3), Algorithm::Planes, y)
         }),
         case("gemm/conv/narrow conv_narrow", CHANNELS * PLANE, |exec, y: &mut [u16]| {
-            let conv = pack(exec, padded(1, 3), DIRECT)?;
+            let conv = pack(exec, padded_conv(1, 3), DIRECT)?;
             let x = floats(CHANNELS * PLANE);
             let x: Vec<f16> = x.into_iter().map(f16::from_f32).collect();
             let (plain, y) = (ConvEpilogue::default(), y.reinterpret_cast_mut());
@@ -309,14 +309,14 @@ fn convolutions() -> Vec<Case> {
         }),
         case("gemm/conv/weight_gradient run", CHANNELS * CHANNELS * 9, |exec, y| {
             let (x, dy, params) =
-                (floats(CHANNELS * PLANE), floats(CHANNELS * PLANE), padded(1, 3));
+                (floats(CHANNELS * PLANE), floats(CHANNELS * PLANE), padded_conv(1, 3));
             let [inputs, outputs] = [&[SIZE; 2]; 2];
             WeightGradient { params: &params, images: 1, inputs, outputs }.run(exec, &x, &dy, y)
         }),
     ]
 }
 
-fn byte_convolutions() -> Vec<Case> {
+fn byte_convolution_cases() -> Vec<Case> {
     fn shape(out_channels: usize) -> ByteConv<'static> {
         ByteConv {
             groups: 1,

@@ -176,7 +176,7 @@ pub fn weigh<T: Math>(
     })
 }
 
-/// Sums products in f64.
+/// Sums the products of weights and similarities in f64.
 #[inline(always)]
 fn sum_products<T: Math>(weights: &[T], similarities: &[T]) -> f64 {
     weights.iter().zip(similarities).map(|(a, b)| a.to_f64() * b.to_f64()).sum()
@@ -278,7 +278,7 @@ pub struct Sigmoids<'a> {
 ///
 /// # Panics
 ///
-/// If lengths do not fit each other, or there are no classes.
+/// If lengths do not fit each other, or `classes` is 0.
 pub fn couple<T: Math>(
     exec: &Exec<'_>,
     classes: usize,

@@ -2,6 +2,7 @@ use super::*;
 use crate::softmax::softmax;
 use sardonyx_simd::Isa;
 
+/// Calls `check` with each instruction set, on one thread and on two.
 fn each_exec(check: impl Fn(&Exec<'_>)) {
     for &isa in Isa::available() {
         for threads in [1, 2] {
@@ -10,12 +11,13 @@ fn each_exec(check: impl Fn(&Exec<'_>)) {
     }
 }
 
-/// Numbers that repeat late, around 0.
+/// Returns numbers around 0 with a long period.
 fn numbers(len: usize) -> Vec<f64> {
     (0..len).map(|i| ((i * 37 + i / 11) % 41) as f64 / 8.0 - 2.0).collect()
 }
 
-fn singles(reals: &[f64]) -> Vec<f32> {
+/// Rounds reals to f32.
+fn to_f32s(reals: &[f64]) -> Vec<f32> {
     reals.iter().map(|x| *x as f32).collect()
 }
 
@@ -24,7 +26,7 @@ fn features_are_computed_one_by_one() {
     each_exec(|exec| {
         for (rows, width) in [(3, 4), (0, 3), (2, 0), (3000, 17)] {
             let reals = numbers(rows * width);
-            let (x, offsets) = (singles(&reals), singles(&numbers(width)));
+            let (x, offsets) = (to_f32s(&reals), to_f32s(&numbers(width)));
             let mut y = vec![9.0; x.len()];
             scale(exec, width, [&offsets, &[3.0]], &x, &mut y).unwrap();
             for (at, y) in y.iter().enumerate() {
@@ -90,19 +92,19 @@ fn places_become_elements() {
     });
 }
 
-/// Short rows are worked on together, and give what each would alone.
+/// Compares short rows, which are computed together, with rows computed alone.
 #[test]
 fn softmax_of_short_rows_is_that_of_rows() {
     each_exec(|exec| {
         for width in 1..20 {
-            let mut scores = singles(&numbers(width * 70));
+            let mut scores = to_f32s(&numbers(width * 70));
             scores[0] = f32::NAN;
             scores[2 * width..3 * width].fill(f32::NEG_INFINITY);
             scores[4 * width] = f32::INFINITY;
             let mut expected = vec![0f32; scores.len()];
             softmax(exec, Softmax::Softmax, [70, width, 1], &scores, &mut expected).unwrap();
             post_transform(exec, PostTransform::Softmax, width, &mut scores).unwrap();
-            // NaN is not equal to itself.
+            // Compared as text, as NaN does not equal itself.
             assert_eq!(format!("{scores:?}"), format!("{expected:?}"), "{width}");
         }
     });
@@ -142,7 +144,7 @@ fn scores_are_transformed() {
                     numbers(rows * width).iter().map(|x| x * 0.15 + 0.5).collect();
                 let expected: Vec<f64> =
                     scores.chunks(width).flat_map(|row| naive(how, row)).collect();
-                let (mut double, mut single) = (scores.clone(), singles(&scores));
+                let (mut double, mut single) = (scores.clone(), to_f32s(&scores));
                 post_transform(exec, how, width, &mut double).unwrap();
                 post_transform(exec, how, width, &mut single).unwrap();
                 for ((double, single), expected) in double.iter().zip(&single).zip(expected) {
@@ -158,7 +160,7 @@ fn scores_are_transformed() {
         mirror(exec, &mut pairs).unwrap();
         assert_eq!(pairs, [-3.0, 3.0, 1.0, -1.0]);
     });
-    // 1.2816 is the true quantile.
+    // The true quantile is 1.2816.
     assert!((probit(0.9) - 1.2816).abs() < 2e-3 && (probit(0.1) + 1.2816).abs() < 2e-3);
     assert_eq!((probit(0.0), probit(0.5), probit(1.0)), (0.0, 0.0, 0.0));
 }
@@ -227,8 +229,7 @@ fn kernels_of_vectors() {
 
 #[test]
 fn pairs_vote() {
-    // Classes of 1, 2 and 1 vectors; coefficients by row are those against the class before and
-    // after.
+    // Classes of 1, 2 and 1 vectors. Rows of coefficients are those against the first and the second other class.
     let pairs = Pairs {
         per_class: &[1, 2, 1],
         coefficients: &[1.0, -1.0, 2.0, 3.0, 0.5, 4.0, -2.0, 1.0],
@@ -280,7 +281,7 @@ fn probabilities_minimize_the_sum() {
                         })
                         .sum()
                 };
-                // No neighbour is much better than what the iteration stops at.
+                // No neighbour is much better than the result of the iteration.
                 for from in 0..classes {
                     for to in 0..classes {
                         let mut other = p.to_vec();

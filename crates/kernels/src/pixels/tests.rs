@@ -1,4 +1,4 @@
-//! Against the loops over rows: reordered, run, and reordered back, on every instruction set.
+//! Compares kernels of pixels with the loops over rows, on each instruction set.
 
 use super::*;
 use crate::norm;
@@ -10,7 +10,7 @@ use crate::pooling::{self, Divisor, Window};
 use crate::softmax::Softmax;
 use sardonyx_simd::{Exec, Isa, Pool};
 
-/// What lies beside the channels.
+/// Bits of the floats between the channels of two pixels.
 const BESIDE: u32 = 0x7fc0_1234;
 const CHANNELS: [usize; 8] = [1, 3, 15, 16, 17, 240, 256, 1024];
 
@@ -18,7 +18,7 @@ fn values(n: usize, seed: usize) -> Vec<f32> {
     (0..n).map(|i| (((i + seed) * 29 % 8311) as f32 - 4100.0) * 0.001).collect()
 }
 
-/// The same with some that are no numbers.
+/// Returns values some of which are NaN or infinite.
 fn odd_values(n: usize, seed: usize) -> Vec<f32> {
     let mut values = values(n, seed);
     for (i, odd) in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY].into_iter().enumerate() {
@@ -27,8 +27,8 @@ fn odd_values(n: usize, seed: usize) -> Vec<f32> {
     values
 }
 
-/// Rows as pixels, one element at a time. The memory ends with the last channel.
-fn lay(rows: &[f32], [images, channels, pixels]: [usize; 3], pitch: usize) -> Vec<f32> {
+/// Converts rows to pixels, one element at a time. The memory ends with the last channel.
+fn to_pixels(rows: &[f32], [images, channels, pixels]: [usize; 3], pitch: usize) -> Vec<f32> {
     let count = images * pixels;
     let len = count.checked_sub(1).map_or(0, |before| before * pitch + channels);
     let mut data = vec![f32::from_bits(BESIDE); len];
@@ -39,8 +39,8 @@ fn lay(rows: &[f32], [images, channels, pixels]: [usize; 3], pitch: usize) -> Ve
     data
 }
 
-/// Back, with a look at what lies beside the channels.
-fn rows_of(data: &[f32], [images, channels, pixels]: [usize; 3], pitch: usize) -> Vec<f32> {
+/// Converts pixels to rows, and checks that floats between pixels are untouched.
+fn to_rows_checked(data: &[f32], [images, channels, pixels]: [usize; 3], pitch: usize) -> Vec<f32> {
     for (i, x) in data.iter().enumerate() {
         assert!(i % pitch < channels || x.to_bits() == BESIDE, "lane {i} was written");
     }
@@ -56,9 +56,9 @@ fn bits(x: &[f32]) -> Vec<u32> {
     x.iter().map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() }).collect()
 }
 
-/// Rows through a kernel of pixels and back; with several pitches and numbers of threads, which
-/// must not matter.
-fn through(
+/// Runs a kernel of pixels on rows, with several pitches and numbers of threads, and checks that these do not change
+/// the result.
+fn run_on_pixels(
     isa: Isa,
     x: &[f32],
     dims: [usize; 3],
@@ -72,14 +72,14 @@ fn through(
             1 => (dims[1], out[1] + 1),
             _ => (pitch_of(dims[1]), pitch_of(out[1]) + more),
         };
-        let x = lay(x, dims, x_pitch);
-        let mut y = lay(&vec![7.0; out.iter().product()], out, y_pitch);
+        let x = to_pixels(x, dims, x_pitch);
+        let mut y = to_pixels(&vec![7.0; out.iter().product()], out, y_pitch);
         kernel(
             &Exec::new(&pool, isa),
             Pixels::new(&x, dims[0] * dims[2], dims[1], x_pitch),
             PixelsMut::new(&mut y, out[0] * out[2], out[1], y_pitch),
         );
-        let y = rows_of(&y, out, y_pitch);
+        let y = to_rows_checked(&y, out, y_pitch);
         if let Some(found) = &found {
             assert_eq!(bits(found), bits(&y), "{isa:?} {dims:?} with {threads} threads");
         }
@@ -97,7 +97,7 @@ fn close(found: &[f32], wanted: &[f32], tolerance: f32, what: &str) {
     }
 }
 
-/// Images of several sizes for each number of channels.
+/// Returns images of several sizes for each number of channels.
 fn dims() -> impl Iterator<Item = [usize; 3]> {
     let small = CHANNELS.into_iter().map(|channels| [2, channels, 35]);
     small.chain([[1, 64, 1300], [1, 7, 5000], [3, 100, 1], [2, 16, 0], [0, 16, 3], [2, 0, 3]])
@@ -125,7 +125,7 @@ fn orders() {
     for &isa in Isa::available() {
         for dims in dims() {
             let x = odd_values(dims.iter().product(), 1);
-            let back = through(isa, &x, dims, dims, |exec, pixels, y| {
+            let back = run_on_pixels(isa, &x, dims, dims, |exec, pixels, y| {
                 let mut rows = vec![7.0; x.len()];
                 to_rows(exec, dims[0], pixels, &mut rows).unwrap();
                 assert_eq!(bits(&rows), bits(&x), "{isa:?} {dims:?}");
@@ -136,7 +136,7 @@ fn orders() {
     }
 }
 
-/// Every kind of pooling, with one window.
+/// Checks all kinds of pooling with one window.
 fn pools(isa: Isa, [images, channels]: [usize; 2], window: &Window<'_>, what: &str) {
     let pixels: usize = window.input.iter().product();
     let outputs = window.output.iter().product();
@@ -146,14 +146,14 @@ fn pools(isa: Isa, [images, channels]: [usize; 2], window: &Window<'_>, what: &s
     let mut wanted = vec![0.0; planes * outputs];
     let x = odd_values(planes * pixels, 2);
     pooling::max_pool(&exec, planes, window, &x, &mut wanted).unwrap();
-    let found = through(isa, &x, dims, out, |exec, x, y| {
+    let found = run_on_pixels(isa, &x, dims, out, |exec, x, y| {
         max_pool(exec, images, window, x, y).unwrap();
     });
     close(&found, &wanted, 0.0, what);
     for divisor in [Divisor::Inside, Divisor::WithPadding] {
         for x in [&x, &values(planes * pixels, 3)] {
             pooling::average_pool(&exec, planes, window, divisor, x, &mut wanted).unwrap();
-            let found = through(isa, x, dims, out, |exec, x, y| {
+            let found = run_on_pixels(isa, x, dims, out, |exec, x, y| {
                 average_pool(exec, images, window, divisor, x, y).unwrap();
             });
             close(&found, &wanted, 1e-6, what);
@@ -205,7 +205,7 @@ fn totals() {
                     let axes = [false, false, true];
                     crate::reduce::reduce(&one(isa), op, &dims, &axes, &x, &mut wanted).unwrap();
                     let out = [images, channels, 1];
-                    let found = through(isa, &x, dims, out, |exec, x, y| {
+                    let found = run_on_pixels(isa, &x, dims, out, |exec, x, y| {
                         reduce(exec, total, images, x, y).unwrap();
                     });
                     // The sum of absolute values is at most 4.1 for each pixel.
@@ -222,7 +222,7 @@ fn long_sums_keep_their_digits() {
     for &isa in Isa::available() {
         let (pixels, value) = (1 << 18, 0.1f32);
         let x = vec![value; pixels];
-        let found = through(isa, &x, [1, 1, pixels], [1, 1, 1], |exec, x, y| {
+        let found = run_on_pixels(isa, &x, [1, 1, pixels], [1, 1, 1], |exec, x, y| {
             reduce(exec, Total::Mean, 1, x, y).unwrap();
         });
         assert!((found[0] - value).abs() <= 2e-7, "{isa:?} {found:?}");
@@ -240,7 +240,7 @@ fn neighbouring_channels() {
                     let response = LocalResponse { size, alpha: 0.01, beta, bias: 1.5 };
                     let mut wanted = vec![0.0; x.len()];
                     local(&one(isa), [batch, channels, inner], response, &x, &mut wanted).unwrap();
-                    let found = through(isa, &x, dims, dims, |exec, x, y| {
+                    let found = run_on_pixels(isa, &x, dims, dims, |exec, x, y| {
                         local_response_norm(exec, response, x, y).unwrap();
                     });
                     assert_eq!(bits(&found), bits(&wanted), "{isa:?} {dims:?} {response:?}");
@@ -274,7 +274,7 @@ fn groups() {
                     };
                     normalize_rows(&one(isa), how, &x, &mut wanted, None, None).unwrap();
                     let norm = GroupNorm { groups, epsilon: 1e-5, scale: &scale, shift: &shift };
-                    let found = through(isa, &x, dims, dims, |exec, x, y| {
+                    let found = run_on_pixels(isa, &x, dims, dims, |exec, x, y| {
                         group_norm(exec, images, norm, x, y).unwrap();
                     });
                     close(&found, &wanted, tolerance, &format!("{isa:?} {dims:?} {groups}"));
@@ -292,15 +292,15 @@ fn channels_of_each_pixel() {
             let count = images * pixels;
             let x = odd_values(dims.iter().product(), 10);
             // With this pitch, pixels are rows of the other kernels.
-            let adjacent = lay(&x, dims, channels);
+            let adjacent = to_pixels(&x, dims, channels);
             let mut wanted = vec![0.0; x.len()];
             for op in [Softmax::Softmax, Softmax::LogSoftmax, Softmax::Hardmax] {
                 let dims_of_rows = [count, channels, 1];
                 crate::softmax::softmax(&one(isa), op, dims_of_rows, &adjacent, &mut wanted)
                     .unwrap();
-                let wanted = rows_of(&wanted, dims, channels);
+                let wanted = to_rows_checked(&wanted, dims, channels);
                 for in_place in [false, true] {
-                    let found = through(isa, &x, dims, dims, |exec, x, y| {
+                    let found = run_on_pixels(isa, &x, dims, dims, |exec, x, y| {
                         if in_place {
                             copy(&x, &y);
                         }
@@ -319,9 +319,9 @@ fn channels_of_each_pixel() {
                     RowOutputs { y: &mut wanted, sum: None, means: None, inverse_deviations: None },
                 )
                 .unwrap();
-                let wanted = rows_of(&wanted, dims, channels);
+                let wanted = to_rows_checked(&wanted, dims, channels);
                 for in_place in [false, true] {
-                    let found = through(isa, &x, dims, dims, |exec, x, y| {
+                    let found = run_on_pixels(isa, &x, dims, dims, |exec, x, y| {
                         if in_place {
                             copy(&x, &y);
                         }
@@ -334,10 +334,10 @@ fn channels_of_each_pixel() {
     }
 }
 
-/// For what changes pixels in place.
+/// Copies pixels, for kernels that work in place.
 fn copy(x: &Pixels<'_>, y: &PixelsMut<'_>) {
     for i in 0..x.count() {
-        // SAFETY: one thread, one pixel at a time.
+        // SAFETY: there is one thread, and one pixel is borrowed at a time.
         unsafe { y.row(i) }.copy_from_slice(x.row(i));
     }
 }
@@ -352,7 +352,7 @@ fn scales_and_shifts() {
             let mut wanted = vec![0.0; x.len()];
             norm::scale_shift(&one(isa), pixels, &scale, &shift, &x, &mut wanted).unwrap();
             for in_place in [false, true] {
-                let found = through(isa, &x, dims, dims, |exec, x, y| {
+                let found = run_on_pixels(isa, &x, dims, dims, |exec, x, y| {
                     if in_place {
                         copy(&x, &y);
                     }
@@ -378,13 +378,13 @@ fn pixels_of_images_of_another_size() {
             *y = x[((image * channels + c) * 5 + row) * 7 + col];
         }
         let found =
-            through(Isa::Portable, &x, [2, channels, 35], [3, channels, 20], |exec, x, y| {
+            run_on_pixels(Isa::Portable, &x, [2, channels, 35], [3, channels, 20], |exec, x, y| {
                 pick(exec, (&spatial, &out), &tables, x, y).unwrap();
             });
         assert_eq!(bits(&found), bits(&expected), "{channels}");
     }
     let none = |images| {
-        through(Isa::Portable, &[], [0, 3, 35], [images, 3, 20], |exec, x, y| {
+        run_on_pixels(Isa::Portable, &[], [0, 3, 35], [images, 3, 20], |exec, x, y| {
             pick(exec, (&[0, 5, 7], &[images, 4, 5]), &tables[3..], x, y).unwrap();
         })
     };
@@ -401,7 +401,7 @@ fn shuffles() {
                 if !channels.is_multiple_of(groups) {
                     continue;
                 }
-                let found = through(isa, &x, dims, dims, |exec, x, y| {
+                let found = run_on_pixels(isa, &x, dims, dims, |exec, x, y| {
                     shuffle(exec, groups, x, y).unwrap();
                 });
                 let width = channels / groups;

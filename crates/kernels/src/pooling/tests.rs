@@ -12,7 +12,7 @@ pub(crate) struct Case {
     dilations: Vec<usize>,
     begin: Vec<usize>,
     end: Vec<usize>,
-    /// Outputs more than fit, as ceil mode asks for.
+    /// Outputs beyond those that fit, as in ceil mode.
     extra: usize,
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// For output `at`: the elements in the window with their offsets, and the divisor with padding.
+/// Returns the offsets of the elements in the window of output `at`, and the divisor with padding.
 fn window_of(case: &Case, output: &[usize], at: usize) -> (Vec<usize>, usize) {
     let rank = case.input.len();
     let mut o = vec![0; rank];
@@ -212,7 +212,7 @@ fn close(found: f64, expected: f64, tolerance: f64) {
     );
 }
 
-/// Compares many planes, of which narrow ones are pooled side by side, with few at a time.
+/// Compares pooling of many planes, where narrow ones are pooled side by side, with pooling of a few.
 #[test]
 fn planes_side_by_side_give_the_same_bits() {
     let planes = 37;

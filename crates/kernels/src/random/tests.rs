@@ -17,8 +17,8 @@ fn philox(seed: u64) -> Generator {
     Generator::Philox(Philox::new(seed, [1, 2, 3, 4]))
 }
 
-/// Numbers of one kind, the same on one thread and on two.
-fn drawn<T: Number>(
+/// Draws numbers on one thread and on two, and checks that they are equal.
+fn draw_numbers<T: Number>(
     generator: &Generator,
     len: usize,
     draw: impl Fn(&Exec<'_>, Generator, &mut [T]),
@@ -33,18 +33,18 @@ fn drawn<T: Number>(
 }
 
 fn uniforms<T: Number>(generator: &Generator, len: usize, range: f64, low: f64) -> Vec<T> {
-    drawn(generator, len, |exec, generator, y| {
+    draw_numbers(generator, len, |exec, generator, y| {
         uniform(exec, generator, range, low, y).unwrap();
     })
 }
 
 fn normals<T: Number>(generator: &Generator, len: usize, scale: f64, mean: f64) -> Vec<T> {
-    drawn(generator, len, |exec, generator, y| {
+    draw_numbers(generator, len, |exec, generator, y| {
         normal(exec, generator, scale, mean, y).unwrap();
     })
 }
 
-/// Of a libm that may differ in the last bit.
+/// Checks a number up to the last bit, in which implementations of libm differ.
 fn close(found: f64, expected: f64) {
     assert!((found - expected).abs() < 1e-15 * expected.abs().max(1.0), "{found} {expected}");
 }
@@ -207,7 +207,7 @@ fn numbers_of_philox_stay_below_the_bound() {
 fn trials() {
     let p = [0.0, 1.0, 0.5, 0.25, 0.75, 0.1, 0.9, 0.3, 0.6, 0.45];
     let tried = |generator: &Generator, p: &[f64]| {
-        drawn(generator, p.len(), |exec, generator, y| {
+        draw_numbers(generator, p.len(), |exec, generator, y| {
             bernoulli(exec, generator, p, y).expect("probabilities");
         })
     };
@@ -234,7 +234,7 @@ fn what_drops_and_what_stays() {
     assert!(y[3].is_nan());
     let x = vec![f16::ONE; 100_000];
     for generator in [mt(1), philox(1)] {
-        let y = drawn(&generator, x.len(), |exec, generator, y| {
+        let y = draw_numbers(&generator, x.len(), |exec, generator, y| {
             dropout(exec, generator, 0.25, 4.0 / 3.0, &x, y, None::<&mut [bool]>).unwrap();
         });
         let kept = y.iter().filter(|y| **y != f16::ZERO).count();
@@ -250,7 +250,7 @@ fn classes() {
     let expected =
         [[1, 2, 1, 2, 2, 2, 2, 2i32], [1, 0, 0, 2, 1, 0, 3, 1], [1, 1, 1, 1, 1, 1, 1, 1]];
     let draw = |generator: &Generator, samples: usize| {
-        drawn::<i32>(generator, 3 * samples, |exec, generator, y| {
+        draw_numbers::<i32>(generator, 3 * samples, |exec, generator, y| {
             let sizes = [3, 4, samples];
             multinomial(exec, generator, &logits, sizes, y).expect("weights");
         })

@@ -36,7 +36,7 @@ fn define(op: Reduce, xs: &[f64]) -> f64 {
     }
 }
 
-/// The elements that each output is made of.
+/// Collects the elements of each output.
 fn groups(dims: &[usize], axes: &[bool], x: &[f64]) -> Vec<Vec<f64>> {
     let kept = dims.iter().zip(axes).filter(|(_, r)| !**r).map(|(d, _)| *d);
     let mut groups = vec![Vec::new(); kept.product()];

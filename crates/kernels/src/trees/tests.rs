@@ -1,7 +1,7 @@
 use super::*;
 use crate::ml::PostTransform;
 
-/// Numbers that follow from each other.
+/// Pseudorandom numbers: a linear congruential generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -10,28 +10,28 @@ impl Numbers {
         self.0 >> 33
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    fn draw_below(&mut self, end: usize) -> usize {
         self.next() as usize % end
     }
 
-    /// A number of a few, so that many are equal.
+    /// Returns one of few values, so that many are equal.
     fn value(&mut self) -> f64 {
         const OTHERS: [f64; 5] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0];
-        match self.below(12) {
-            0 => OTHERS[self.below(5)],
-            _ => (self.below(17) as f64 - 8.0) / 4.0,
+        match self.draw_below(12) {
+            0 => OTHERS[self.draw_below(5)],
+            _ => (self.draw_below(17) as f64 - 8.0) / 4.0,
         }
     }
 }
 
-/// What random trees are like.
+/// Sizes and kinds of random trees.
 #[derive(Clone, Copy, Debug)]
 struct Kinds {
     trees: usize,
     depth: usize,
     features: usize,
     targets: usize,
-    /// Tests beyond `Less`.
+    /// Number of kinds of tests, at least 1: `Less` and those after it.
     tests: usize,
     is_wide: bool,
 }
@@ -52,16 +52,16 @@ fn random(kinds: Kinds, numbers: &mut Numbers) -> Ensemble {
 }
 
 fn subtree(made: &mut Ensemble, kinds: Kinds, depth: usize, numbers: &mut Numbers) -> Next {
-    if depth == 0 || numbers.below(8) == 0 {
-        for _ in 0..numbers.below(3) {
-            let weight = (numbers.value(), numbers.below(1000) as f64 / 7.0 - 60.0);
+    if depth == 0 || numbers.draw_below(8) == 0 {
+        for _ in 0..numbers.draw_below(3) {
+            let weight = (numbers.value(), numbers.draw_below(1000) as f64 / 7.0 - 60.0);
             let weight = if weight.0.is_infinite() { weight.0 } else { weight.1 };
-            made.weights.push((numbers.below(kinds.targets), weight));
+            made.weights.push((numbers.draw_below(kinds.targets), weight));
         }
         made.leaves.push(made.weights.len());
         return Next::Leaf(made.leaves.len() - 2);
     }
-    let test = match numbers.below(kinds.tests) {
+    let test = match numbers.draw_below(kinds.tests) {
         0 => Test::Less,
         1 => Test::LessOrEqual,
         2 => Test::Greater,
@@ -70,17 +70,17 @@ fn subtree(made: &mut Ensemble, kinds: Kinds, depth: usize, numbers: &mut Number
         5 => Test::NotEqual,
         _ => {
             let from = made.members.len();
-            for _ in 0..numbers.below(6) {
+            for _ in 0..numbers.draw_below(6) {
                 made.members.push(numbers.value());
             }
             Test::Member(from, made.members.len())
         }
     };
     let split = Split {
-        feature: numbers.below(kinds.features) * 3 + 1,
+        feature: numbers.draw_below(kinds.features) * 3 + 1,
         test,
         threshold: numbers.value(),
-        missing: numbers.below(2) == 0,
+        missing: numbers.draw_below(2) == 0,
         on_true: Next::Leaf(0),
         on_false: Next::Leaf(0),
     };
@@ -91,7 +91,7 @@ fn subtree(made: &mut Ensemble, kinds: Kinds, depth: usize, numbers: &mut Number
     Next::Split(place)
 }
 
-/// The leaf that a row leads to.
+/// Returns the leaf that a row leads to.
 fn naive_leaf(ensemble: &Ensemble, next: Next, x: &[f64]) -> usize {
     let split = match next {
         Next::Leaf(leaf) => return leaf,
@@ -111,7 +111,7 @@ fn naive_leaf(ensemble: &Ensemble, next: Next, x: &[f64]) -> usize {
     naive_leaf(ensemble, if holds { split.on_true } else { split.on_false }, x)
 }
 
-/// The numbers of a row.
+/// Computes the values of a row by the definition.
 fn naive(ensemble: &Ensemble, finish: &Finish, x: &[f64]) -> Vec<f64> {
     let start = match finish.aggregate {
         Aggregate::Min => finish.greatest,
@@ -220,7 +220,7 @@ fn as_the_naive_walk() {
     }
 }
 
-/// One comparison: `x` leads to 1 where it holds, to 0 where it does not.
+/// Returns a tree of one comparison: `x` leads to 1 if it holds, to 0 if not.
 fn one(test: Test, threshold: f64, missing: bool, is_wide: bool) -> Ensemble {
     Ensemble {
         splits: vec![Split {
@@ -340,7 +340,7 @@ fn faults() {
     }
 }
 
-/// Trees that fill several blocks, all of whose ways are long.
+/// Predicts with trees that fill several blocks, all of whose paths are long.
 #[test]
 fn full_trees_over_many_rows() {
     let mut numbers = Numbers(5);
@@ -353,7 +353,7 @@ fn full_trees_over_many_rows() {
             ensemble.roots.push(root);
         }
         let grown = Trees::grow(&ensemble).unwrap();
-        let x: Vec<f32> = (0..rows * features).map(|_| numbers.below(1 << 20) as f32).collect();
+        let x: Vec<f32> = (0..rows * features).map(|_| numbers.draw_below(1 << 20) as f32).collect();
         let wide: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
         let finish = finish(Aggregate::Sum);
         let (found, _) = predict(&grown, 1, [rows, features], Rows::Single(&x), &finish);
@@ -365,15 +365,15 @@ fn full_trees_over_many_rows() {
 
 fn full(made: &mut Ensemble, depth: usize, features: usize, numbers: &mut Numbers) -> Next {
     if depth == 0 {
-        made.weights.push((0, numbers.below(1000) as f64 / 7.0));
+        made.weights.push((0, numbers.draw_below(1000) as f64 / 7.0));
         made.leaves.push(made.weights.len());
         return Next::Leaf(made.leaves.len() - 2);
     }
     let place = made.splits.len();
     made.splits.push(Split {
-        feature: numbers.below(features),
+        feature: numbers.draw_below(features),
         test: Test::LessOrEqual,
-        threshold: numbers.below(1 << 20) as f64,
+        threshold: numbers.draw_below(1 << 20) as f64,
         missing: false,
         on_true: Next::Leaf(0),
         on_false: Next::Leaf(0),

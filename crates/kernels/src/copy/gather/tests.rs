@@ -74,7 +74,7 @@ fn elements() {
     scatter_elements(Some(|a, b| a + b), 0, &[5], &[3], Long(&[1, 1, -1]), &[10, 20, 30], &mut y)
         .expect("in range");
     assert_eq!(y, [1, 32, 3, 4, 35]);
-    // Along the last axis: with as many rows, and with fewer.
+    // Along the last axis, with as many rows and with fewer.
     let mut y = [0; 6];
     let indices = [2, 0, -1, -1];
     scatter_elements(
@@ -152,7 +152,7 @@ fn tuples() {
     let mut y = [1, 1, 1, 1];
     scatter_nd(Some(|a, b| a * b), &[2, 2], 1, &[1, 1], &[2, 3, 4, 5], &mut y).expect("in range");
     assert_eq!(y, [1, 1, 8, 15]);
-    // Tuples of no index stand for the whole.
+    // Tuples of 0 indices select the whole.
     scatter_nd(Some(|a, b| a + b), &[2, 2], 0, &[], &[1, 2, 3, 4, 1, 1, 1, 1], &mut y)
         .expect("no index");
     assert_eq!(y, [3, 4, 12, 20]);

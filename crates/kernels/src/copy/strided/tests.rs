@@ -1,10 +1,10 @@
-//! Strided reads against loops over coordinates.
+//! Compares strided copies with loops over coordinates.
 
 use super::*;
 use sardonyx_elementwise::broadcast_strides;
 use sardonyx_simd::Pool;
 
-/// Every output element by its coordinates.
+/// Reads each element of the output by its coordinates.
 fn naive<T: Plain>(dims: &[usize], start: usize, strides: &[isize], x: &[T]) -> Vec<T> {
     (0..dims.iter().product())
         .map(|at: usize| {
@@ -22,7 +22,7 @@ fn numbers(n: usize) -> Vec<u32> {
     (0..n as u32).collect()
 }
 
-/// All orders of `0..n`.
+/// Returns all permutations of `0..n`.
 fn orders(n: usize) -> Vec<Vec<usize>> {
     if n == 0 {
         return vec![vec![]];
@@ -97,7 +97,7 @@ fn slices() {
         let strides: Vec<isize> =
             (0..dims.len()).map(|d| dims[d + 1..].iter().product::<usize>() as isize).collect();
         let n: usize = out.iter().product();
-        // Nothing begins nowhere.
+        // Without elements there is no start.
         let start = match n {
             0 => 0,
             _ => (0..dims.len()).map(|d| starts[d] * strides[d] as usize).sum(),
@@ -121,7 +121,7 @@ fn expansions() {
         (&[2, 1, 3], &[2, 5, 3]),
         (&[1, 4], &[0, 4]),
         (&[300, 1], &[300, 200]),
-        // Short rows, one of which ends a part of a thread.
+        // Short rows, one of which is the last of a thread's part.
         (&[3001, 1], &[3001, 3]),
         (&[2, 500, 1], &[2, 500, 5]),
         (&[7, 1, 40, 1], &[7, 3, 40, 2]),
@@ -149,8 +149,8 @@ fn reads_outside_are_refused() {
 #[test]
 fn copies_between_strides_reach_their_places_and_no_others() {
     let x = numbers(500);
-    // A transposed block into the middle of a larger one, a repeated row, a row backwards, nothing,
-    // a scalar.
+    // Transposed block into the middle of a larger one, repeated row, reversed row, nothing, scalar, and a large
+    // transposition.
     let cases: [(&[usize], usize, &[isize], usize, &[usize], usize); 6] = [
         (&[3, 4, 5], 7, &[5, 15, 1], 10, &[40, 10, 1], 200),
         (&[4, 6], 2, &[0, 1], 3, &[9, 1], 60),

@@ -1,4 +1,4 @@
-//! Against the definition in f64, on every instruction set.
+//! Compares layer normalization with its definition in f64, on each instruction set.
 
 use half::{bf16, f16};
 use sardonyx_simd::number::Arith;
@@ -10,13 +10,13 @@ fn values<T: Number>(n: usize, seed: usize) -> Vec<T> {
     (0..n).map(|i| T::from_f64((((i + seed) * 29 % 83) as f64 - 40.0) * 0.125)).collect()
 }
 
-/// One call, with everything that may be left out.
+/// Optional operands of a call.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     center: bool,
     residual: bool,
     bias: bool,
-    /// Rows of scale and bias.
+    /// Number of rows of scale and bias.
     parameters: usize,
 }
 
@@ -27,7 +27,8 @@ struct Found<T> {
     inverses: Vec<f32>,
 }
 
-/// The twin: one element after the other, in f64. The sum is rounded as it is when it is written.
+/// Normalizes by the definition, one element after the other, in f64. The sum with the residual is rounded to the
+/// element type, as in the kernel.
 fn naive<T: Number>(
     case: Case,
     width: usize,
@@ -85,7 +86,7 @@ fn run_case<T: RowNorm>(
             },
         )
         .unwrap();
-        // What is not asked for changes nothing.
+        // Optional outputs do not change the result.
         let mut again = vec![T::ONE; len];
         layer_norm(
             exec,
@@ -123,8 +124,8 @@ fn cases() -> impl Iterator<Item = Case> {
     })
 }
 
-/// Errors are counted in units of the last place of the largest term; `eps` is that of the type
-/// computed in.
+/// Compares results with the definition, up to `factor` units in the last place of the largest term; `eps` is that of
+/// the type computed in.
 fn check<T: RowNorm>(eps: f64, factor: f64) {
     let pool = Pool::new(2);
     for &isa in Isa::available() {
