@@ -149,7 +149,7 @@ pub(crate) fn open(
     }
     let (recorder, started) = (Arc::new(Recorder::default()), Instant::now());
     let mut opening = Opening::start(source, options)?;
-    for initializer in opening.wanted()? {
+    for initializer in opening.list_replaced()? {
         opening.replace(&initializer.name, &initializer.value)?;
     }
     let Opened { model, threads, sizes, seed, has_denoted_sizes: _ } = opening.finish()?;

@@ -4,25 +4,25 @@ use std::mem::take;
 
 use smallvec::SmallVec;
 
-/// Bound inputs and outputs, by number. `V` is what an interface keeps of a value.
+/// Bound inputs and outputs, by index. `V` is the form in which an interface keeps a value.
 ///
-/// Methods return what they replace, so that the caller drops it where code of its own may run.
+/// Methods return the values that they replace, so that the caller drops them where its own code may run.
 #[derive(Debug)]
 pub struct Bindings<V> {
-    /// Bound values, by number of the input.
+    /// Bound values, by index of the input.
     inputs: Vec<Option<V>>,
-    /// Bound outputs, in the order in which they were bound first.
+    /// Bound outputs, in the order in which they were first bound.
     outputs: Vec<BoundOutput<V>>,
     /// Outputs of the last run, in the order of `outputs`.
     results: SmallVec<[V; 2]>,
 }
 
-/// An output that runs return.
+/// Output that runs return.
 #[derive(Debug)]
 pub struct BoundOutput<V> {
-    /// Number of the output.
+    /// Index of the output.
     pub number: usize,
-    /// Value that takes it; `None` for a new one in each run.
+    /// Value that receives the output; `None` for a new value in each run.
     pub into: Option<V>,
 }
 
@@ -41,8 +41,8 @@ impl<V> Bindings<V> {
         self.inputs[number].replace(value)
     }
 
-    /// Has an output returned by runs, written into a value if one is given. An output that is
-    /// bound again keeps its position.
+    /// Binds an output, which runs then return, written into a value if one is given. An output that is bound again
+    /// keeps its position.
     pub fn bind_output(&mut self, number: usize, into: Option<V>) -> Option<V> {
         if let Some(bound) = self.outputs.iter_mut().find(|output| output.number == number) {
             return std::mem::replace(&mut bound.into, into);
@@ -51,23 +51,23 @@ impl<V> Bindings<V> {
         None
     }
 
-    /// Bound inputs, by number.
+    /// Returns the bound inputs with their indices.
     pub fn inputs(&self) -> impl Iterator<Item = (usize, &V)> {
         let inputs = self.inputs.iter().enumerate();
         inputs.filter_map(|(number, value)| Some((number, value.as_ref()?)))
     }
 
-    /// Bound outputs, in the order in which they were bound.
+    /// Returns the bound outputs, in the order in which they were first bound.
     pub fn outputs(&self) -> &[BoundOutput<V>] {
         &self.outputs
     }
 
-    /// Outputs of the last run, in the order in which they were bound.
+    /// Returns the outputs of the last run, in the order in which they were bound.
     pub fn results(&self) -> &[V] {
         &self.results
     }
 
-    /// Keeps the outputs of a run.
+    /// Stores the outputs of a run.
     pub fn keep(&mut self, results: SmallVec<[V; 2]>) -> SmallVec<[V; 2]> {
         std::mem::replace(&mut self.results, results)
     }
@@ -77,13 +77,13 @@ impl<V> Bindings<V> {
         take(&mut self.inputs)
     }
 
-    /// Removes all bindings of outputs, and what runs have returned.
+    /// Removes all bindings of outputs, and the outputs of the last run.
     pub fn clear_outputs(&mut self) -> (Vec<BoundOutput<V>>, SmallVec<[V; 2]>) {
         (take(&mut self.outputs), take(&mut self.results))
     }
 }
 
-/// Message for a name that no input, or no output, of the model has.
+/// Returns the message for a name that is not an input, or output, of the model.
 pub fn unknown_name(kind: &str, name: &str, names: &[&str]) -> String {
     format!("the model has no {kind} '{name}'; it has '{}'", names.join("', '"))
 }

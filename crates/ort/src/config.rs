@@ -1,17 +1,18 @@
-//! Entries of the configuration that onnxruntime documents, and whose effect Sardonyx lacks.
+//! Entries of the configuration that onnxruntime documents and that have no effect in Sardonyx.
 //!
-//! Entries about devices, threads, caches and compiled models change neither results nor limits,
-//! and are ignored without a word.
+//! Entries about devices, threads, caches and compiled models change neither results nor limits, and are ignored
+//! without a warning.
 
-/// An entry whose effect a caller would miss.
+/// Entry whose effect a caller would miss.
 struct MissedEntry {
     key: &'static str,
-    /// Value without effect, which needs no warning.
+    /// Value that has no effect in onnxruntime either, and needs no warning.
     default: &'static str,
-    /// Behaviour of Sardonyx.
+    /// Behaviour of Sardonyx, for the warning.
     instead: &'static str,
 }
 
+/// Creates an entry whose default is 0.
 const fn entry(key: &'static str, instead: &'static str) -> MissedEntry {
     MissedEntry { key, default: "0", instead }
 }

@@ -1,4 +1,4 @@
-//! Errors with the status code that onnxruntime has for them.
+//! Errors with the status codes of onnxruntime.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,9 +7,9 @@ use sardonyx::ErrorKind;
 
 use crate::status::Status;
 
-/// An error of a call, with its status code.
+/// Error of a call, with its status code.
 ///
-/// Prints as the error of Sardonyx: one message with its place, advice on a line of its own.
+/// Its text is that of the error in Sardonyx: one message with its place, and advice on a line of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     /// Status code that onnxruntime returns.
@@ -22,14 +22,14 @@ pub struct Error {
     pub place: Option<String>,
     /// Advice.
     pub help: Option<String>,
-    /// Every operator that cannot run, in words.
+    /// Description of each operator that cannot run.
     pub unsupported: Vec<String>,
-    /// All of it as one text.
+    /// Message, place and advice as one text.
     text: Box<str>,
 }
 
 impl Error {
-    /// An error without place.
+    /// Creates an error without a place.
     pub fn new(status: Status, kind: ErrorKind, message: impl Into<String>) -> Error {
         let message = message.into();
         Error {
@@ -52,12 +52,12 @@ impl Error {
         self
     }
 
-    /// An argument that does not fit.
+    /// Creates an error about an invalid argument.
     pub(crate) fn argument(message: impl Into<String>, help: impl Into<String>) -> Error {
         Error::new(Status::InvalidArgument, ErrorKind::Argument, message).with_help(help)
     }
 
-    /// Gives an error of Sardonyx a status.
+    /// Converts an error of Sardonyx, with a status.
     pub fn from_sardonyx(status: Status, error: &sardonyx::Error) -> Error {
         Error {
             status,

@@ -1,11 +1,10 @@
-//! The behaviour of onnxruntime on Sardonyx, for every interface that takes its place: the Python
-//! module, and others for other languages.
+//! The behaviour of onnxruntime on Sardonyx, for all interfaces that replace it: the Python module, and others for
+//! other languages.
 //!
-//! An interface converts objects of its language and calls this crate for all else: options with
-//! their types and defaults ([`options`]), opening a model with weights from outside ([`Opening`]),
-//! inputs and outputs in onnxruntime's terms ([`ports`]), bindings ([`Bindings`]), status codes
-//! ([`Status`]), profiles ([`profile`]), execution providers ([`providers`]), and the messages for
-//! what Sardonyx does not have ([`refused`]). Messages name no language.
+//! An interface converts objects of its language and calls this crate for all else: options with their types and
+//! defaults ([`options`]), opening a model with external weights ([`Opening`]), inputs and outputs in onnxruntime's
+//! terms ([`ports`]), bindings ([`Bindings`]), status codes ([`Status`]), profiles ([`profile`]), execution providers
+//! ([`providers`]), and messages for features that Sardonyx lacks ([`refused`]). Messages name no language.
 
 mod bindings;
 mod config;
@@ -26,16 +25,16 @@ pub use options::{RunOptions, SessionOptions};
 pub use seed::{seed, set_seed};
 pub use status::Status;
 
-/// The release of onnxruntime whose names and behaviour these are.
+/// Release of onnxruntime whose names and behaviour the crate implements.
 pub const VERSION: &str = "1.31.1";
 
-/// Maker of the execution provider, in its description.
+/// Vendor in the description of the execution provider.
 pub const VENDOR: &str = "Sardonyx";
 
-/// Version of a model that does not say one.
+/// Version of a model that declares none.
 pub const NO_MODEL_VERSION: i64 = i64::MAX;
 
-/// Text that describes the build: the releases of Sardonyx and of onnxruntime.
+/// Returns a description of the build: the releases of Sardonyx and of onnxruntime.
 pub fn build_info() -> String {
     format!("Sardonyx {}, with the names of onnxruntime {VERSION}", env!("CARGO_PKG_VERSION"))
 }

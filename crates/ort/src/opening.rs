@@ -1,5 +1,4 @@
-//! Opening a model as onnxruntime does: with weights, files and sizes that a caller gives beside
-//! it.
+//! Opening a model like onnxruntime: with weights, files and sizes that the caller passes separately.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -17,12 +16,12 @@ use crate::options::{GivenInitializer, SessionOptions};
 use crate::ports;
 use crate::status::Status;
 
-/// A model as it is given.
+/// Source of a model.
 #[derive(Debug, Clone)]
 pub enum Source {
     /// A file.
     Path(PathBuf),
-    /// Its bytes.
+    /// Bytes of the file.
     Bytes(Buffer),
 }
 
@@ -39,16 +38,15 @@ impl Source {
         }
     }
 
-    /// Whether there are no bytes.
+    /// Whether the source is empty bytes.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Source::Bytes(bytes) if bytes.is_empty())
     }
 }
 
-/// A model that is open, before the weights of the caller are in it.
+/// Model that is open, before the caller's weights replace its own.
 ///
-/// The interface converts the values that [`Opening::wanted`] lists and hands them to
-/// [`Opening::replace`].
+/// The interface converts the values that [`Opening::list_replaced`] returns and passes them to [`Opening::replace`].
 #[derive(Debug)]
 pub struct Opening<'o, V> {
     model: Model,
@@ -56,14 +54,14 @@ pub struct Opening<'o, V> {
     options: &'o SessionOptions<V>,
 }
 
-/// A model with all that the caller gave beside it, and how its session is made.
+/// Open model with the weights of the caller, and the settings of its session.
 #[derive(Debug)]
 pub struct Opened {
-    /// The model. Its structure is in memory of its own.
+    /// Model, whose structure is in memory of its own.
     pub model: Model,
     /// Number of threads; `None` for the default.
     pub threads: Option<usize>,
-    /// Sizes that the model leaves open, by name: those of inputs.
+    /// Sizes of inputs that the model leaves open, by name.
     pub sizes: Vec<(String, usize)>,
     /// Whether sizes were fixed by the denotation of their axis.
     pub has_denoted_sizes: bool,
@@ -76,7 +74,7 @@ impl<'o, V> Opening<'o, V> {
     ///
     /// # Errors
     ///
-    /// The model cannot be read; a version of the format that is not known.
+    /// If the model cannot be read, or its IR version is unknown.
     pub fn start(source: &'o Source, options: &'o SessionOptions<V>) -> Result<Self, Error> {
         let mut open = OpenOptions::new();
         if !options.files.is_empty() {
@@ -88,12 +86,12 @@ impl<'o, V> Opening<'o, V> {
         Ok(Opening { model, source, options })
     }
 
-    /// The values that replace initializers of the model.
+    /// Returns the values that replace initializers of the model.
     ///
     /// # Errors
     ///
-    /// A value that was given for an initializer in a data file, and there is none of that name.
-    pub fn wanted(&self) -> Result<Vec<&'o GivenInitializer<V>>, Error> {
+    /// If a value was added for an initializer in a data file, and the model has none of that name.
+    pub fn list_replaced(&self) -> Result<Vec<&'o GivenInitializer<V>>, Error> {
         let mut wanted = Vec::new();
         for given in &self.options.initializers {
             let name = &given.name;
@@ -119,18 +117,18 @@ impl<'o, V> Opening<'o, V> {
     ///
     /// # Errors
     ///
-    /// A value of another type or shape than the initializer.
+    /// If the value has another type or shape than the initializer.
     pub fn replace(&mut self, name: &str, value: &Tensor) -> Result<(), Error> {
         let set = self.model.set_initializer(name, value);
         set.map_err(|error| of_model(&error, self.source))
     }
 
-    /// Fixes sizes and looks for data files.
+    /// Fixes sizes and finds data files.
     ///
     /// # Errors
     ///
-    /// The directory of data files does not exist; memory is refused; the simplified model cannot
-    /// be made or written.
+    /// If the directory of data files does not exist, memory cannot be allocated, or the simplified model cannot be
+    /// made or written.
     pub fn finish(self) -> Result<Opened, Error> {
         let Opening { mut model, source, options } = self;
         model.declare_dictionary_rows();
@@ -145,7 +143,7 @@ impl<'o, V> Opening<'o, V> {
         if let Some(path) = options.optimized_model() {
             write_simplified(&model, &path).map_err(|error| of_model(&error, source))?;
         }
-        // A session reads the declarations of its model for as long as it lives.
+        // A session reads the declarations of its model throughout its life.
         let model = model.with_own_structure().map_err(|error| of_model(&error, source))?;
         let names = ports::size_names(&model.inputs());
         let sizes = options.sizes.iter().filter(|(name, _)| names.contains(name));
@@ -167,12 +165,12 @@ fn write_simplified(model: &Model, path: &Path) -> Result<(), sardonyx::Error> {
     SaveOptions::new().save(&simplified, path).map(drop)
 }
 
-/// Gives an error of opening a model or of making a session its status.
+/// Converts an error of opening a model or of creating a session.
 fn of_model(error: &sardonyx::Error, source: &Source) -> Error {
     Error::from_sardonyx(Status::of_model(error, source), error)
 }
 
-/// Refuses a model of a version of the format that is not known.
+/// Refuses a model with an unknown IR version.
 fn demand_known_version(model: &Model) -> Result<(), Error> {
     let Some(version) = model.ir_version().filter(|version| *version > NEWEST_IR_VERSION) else {
         return Ok(());
@@ -204,16 +202,16 @@ mod tests {
         Source::Bytes(Model::from_text(TEXT).unwrap().to_bytes().into())
     }
 
-    fn opened(source: &Source, options: &Options) -> Result<Opened, Error> {
+    fn open_source(source: &Source, options: &Options) -> Result<Opened, Error> {
         let mut opening = Opening::start(source, options)?;
-        for given in opening.wanted()? {
+        for given in opening.list_replaced()? {
             opening.replace(&given.name, &floats(&given.value))?;
         }
         opening.finish()
     }
 
     fn run(options: &Options) -> Result<Vec<f32>, Error> {
-        let model = opened(&bytes(), options)?.model;
+        let model = open_source(&bytes(), options)?.model;
         let session = Session::new(&model).map_err(|error| of_model(&error, &bytes()))?;
         let outputs = session.run([("x", floats(&[1.0, 1.0]))], &RunOptions::default()).unwrap();
         Ok(outputs.tensor("y").unwrap().to_vec().unwrap())
@@ -264,7 +262,7 @@ mod tests {
         let mut options = Options::default();
         let given = crate::options::OptionValue::Text(path.clone().into());
         options.values.set(crate::options::OPTIMIZED_MODEL, given).unwrap();
-        opened(&source, &options).unwrap();
+        open_source(&source, &options).unwrap();
         let written = Model::open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert_eq!((written.node_count(), written.opsets()[0].version), (2, 17));
@@ -280,7 +278,7 @@ mod tests {
             .values
             .set(crate::options::THREADS, crate::options::OptionValue::Int(1 << 20))
             .unwrap();
-        let found = opened(&bytes(), &options).unwrap();
+        let found = open_source(&bytes(), &options).unwrap();
         assert_eq!(found.sizes, [("N".to_string(), 2)]);
         assert!(found.threads.is_some_and(|threads| threads < 1 << 20));
     }
@@ -289,7 +287,7 @@ mod tests {
     fn a_newer_version_of_the_format_is_refused() {
         let text = TEXT.replace("ir_version: 8", "ir_version: 77");
         let source = Source::Bytes(Model::from_text(&text).unwrap().to_bytes().into());
-        let error = opened(&source, &Options::default()).unwrap_err();
+        let error = open_source(&source, &Options::default()).unwrap_err();
         assert_eq!((error.status, error.kind), (Status::Fail, ErrorKind::Unsupported));
         assert!(error.message.contains("IR version 77"), "{error}");
     }

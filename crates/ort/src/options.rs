@@ -1,7 +1,7 @@
-//! Options of sessions and runs: names, types, defaults, and what Sardonyx does with each.
+//! Options of sessions and runs: names, types, defaults, and their effects in Sardonyx.
 //!
-//! Every option of onnxruntime exists and keeps the value that it is given, so that a program can
-//! read it back. The documentation of an option says whether its value is used.
+//! All options of onnxruntime exist and keep their values, so that a program can read them back. The documentation of
+//! an option states whether its value is used.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -14,19 +14,19 @@ use crate::config;
 use crate::error::Error;
 use crate::status::Status;
 
-/// Key of the entry that names the directory of the data files of a model given as bytes.
+/// Key of the entry with the directory of the data files of a model that is opened from bytes.
 pub const DATA_DIRECTORY_KEY: &str = "session.model_external_initializers_file_folder_path";
 
-/// Numbers with names, as onnxruntime declares them.
+/// Named numbers of an enumeration of onnxruntime.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Levels {
     /// Name of the type.
     pub name: &'static str,
-    /// Names with their numbers.
+    /// Names and numbers.
     pub members: &'static [(&'static str, i64)],
 }
 
-/// Levels of graph optimization: the share of a graph that may change.
+/// Levels of graph optimization.
 pub const GRAPH_OPTIMIZATION_LEVEL: Levels = Levels {
     name: "GraphOptimizationLevel",
     members: &[
@@ -38,7 +38,7 @@ pub const GRAPH_OPTIMIZATION_LEVEL: Levels = Levels {
     ],
 };
 
-/// Whether nodes may run at the same time.
+/// Modes of execution: one node after the other, or several at the same time.
 pub const EXECUTION_MODE: Levels =
     Levels { name: "ExecutionMode", members: &[("ORT_SEQUENTIAL", 0), ("ORT_PARALLEL", 1)] };
 
@@ -54,43 +54,43 @@ pub const LOGGING_LEVEL: Levels = Levels {
     members: &[("VERBOSE", 0), ("INFO", 1), ("WARNING", 2), ("ERROR", 3), ("FATAL", 4)],
 };
 
-/// All kinds of numbers with names.
+/// All enumerations.
 pub const LEVELS: [&Levels; 4] =
     [&GRAPH_OPTIMIZATION_LEVEL, &EXECUTION_MODE, &EXECUTION_ORDER, &LOGGING_LEVEL];
 
 impl Levels {
-    /// Whether a number has a name.
+    /// Whether `number` has a name.
     pub fn contains(&self, number: i64) -> bool {
         self.members.iter().any(|(_, known)| *known == number)
     }
 }
 
-/// Default of an option, which says its type.
+/// Default of an option, which determines its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OptionDefault {
-    /// A number.
+    /// Number.
     Int(i64),
-    /// A choice.
+    /// Boolean.
     Bool(bool),
-    /// A text.
+    /// Text.
     Text(&'static str),
-    /// A number with a name.
+    /// Named number.
     Level(&'static Levels, i64),
 }
 
 /// Value of an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OptionValue {
-    /// A number, also one with a name.
+    /// Number, perhaps a named one.
     Int(i64),
-    /// A choice.
+    /// Boolean.
     Bool(bool),
-    /// A text of the system: some options name files.
+    /// Text of the system, as some options are paths.
     Text(OsString),
 }
 
 impl OptionDefault {
-    /// Name of the type: `int`, `bool`, `str` or that of the levels.
+    /// Returns the name of the type: `int`, `bool`, `str` or that of the enumeration.
     pub fn type_name(&self) -> &'static str {
         match self {
             OptionDefault::Int(_) => "int",
@@ -100,6 +100,7 @@ impl OptionDefault {
         }
     }
 
+    /// Returns the default value.
     fn value(&self) -> OptionValue {
         match self {
             OptionDefault::Int(number) | OptionDefault::Level(_, number) => {
@@ -110,6 +111,7 @@ impl OptionDefault {
         }
     }
 
+    /// Whether `value` has the type of the option.
     fn admits(&self, value: &OptionValue) -> bool {
         match (self, value) {
             (OptionDefault::Int(_), OptionValue::Int(_))
@@ -121,34 +123,35 @@ impl OptionDefault {
     }
 }
 
-/// An option of sessions or runs.
+/// Option of sessions or runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionInfo {
-    /// Name.
+    /// Name of the option.
     pub name: &'static str,
-    /// Default, with the type.
+    /// Default, which determines the type.
     pub default: OptionDefault,
-    /// Effect, or that there is none.
+    /// Documentation: the effect, or that there is none.
     pub doc: &'static str,
 }
 
+/// Creates an option.
 const fn option(name: &'static str, default: OptionDefault, doc: &'static str) -> OptionInfo {
     OptionInfo { name, default, doc }
 }
 
-/// Number of threads of a run.
+/// Name of the option: number of threads of a run.
 pub const THREADS: &str = "intra_op_num_threads";
-/// Whether a session writes a profile.
+/// Name of the option: whether a session writes a profile.
 pub const PROFILING: &str = "enable_profiling";
-/// Beginning of the name of a profile.
+/// Name of the option: beginning of the name of a profile.
 pub const PROFILE_PREFIX: &str = "profile_file_prefix";
-/// Path to which the model is written once it is simplified.
+/// Name of the option: path to which the simplified model is written.
 pub const OPTIMIZED_MODEL: &str = "optimized_model_filepath";
 
 const NO_LOG: &str = "Accepted and ignored: Sardonyx writes no log.";
 const IGNORED: &str = "Accepted and ignored.";
 
-/// Options of the log, which sessions and runs both have.
+/// Options of the log, which both sessions and runs have.
 const LOG_OPTIONS: [OptionInfo; 3] = [
     option("log_severity_level", OptionDefault::Int(-1), NO_LOG),
     option("log_verbosity_level", OptionDefault::Int(0), NO_LOG),
@@ -216,28 +219,31 @@ pub const RUN_OPTIONS: [OptionInfo; 4] = [
     option("only_execute_path_to_fetches", OptionDefault::Bool(false), IGNORED),
 ];
 
-/// Values of options, and entries of the configuration, which are free texts.
+/// Values of options, and free-text entries of the configuration.
 #[derive(Debug, Clone)]
 pub struct Values {
+    /// Known options.
     table: &'static [OptionInfo],
     /// Plural noun for messages.
     what: &'static str,
     /// Values that were set, by name.
     set: BTreeMap<&'static str, OptionValue>,
+    /// Entries of the configuration, by key.
     entries: BTreeMap<String, OsString>,
 }
 
 impl Values {
+    /// Creates values without any set.
     fn new(table: &'static [OptionInfo], what: &'static str) -> Values {
         Values { table, what, set: BTreeMap::new(), entries: BTreeMap::new() }
     }
 
-    /// Description of an option; `None` for an unknown name.
+    /// Returns the description of an option; `None` for an unknown name.
     pub fn info(&self, name: &str) -> Option<&'static OptionInfo> {
         self.table.iter().find(|option| option.name == name)
     }
 
-    /// Value of an option; `None` for an unknown name.
+    /// Returns the value of an option; `None` for an unknown name.
     pub fn get(&self, name: &str) -> Option<OptionValue> {
         self.set.get(name).cloned().or_else(|| Some(self.info(name)?.default.value()))
     }
@@ -246,7 +252,7 @@ impl Values {
     ///
     /// # Errors
     ///
-    /// An unknown name, a value of another type, a level whose number has no name.
+    /// If the name is unknown, the value has another type, or a level's number has no name.
     pub fn set(&mut self, name: &str, value: OptionValue) -> Result<(), Error> {
         let Some(info) = self.info(name) else {
             let names: Vec<&str> = self.table.iter().map(|option| option.name).collect();
@@ -266,7 +272,7 @@ impl Values {
         Ok(())
     }
 
-    /// Values that were set, by name.
+    /// Returns the values that were set, by name.
     pub fn set_values(&self) -> impl Iterator<Item = (&'static str, &OptionValue)> {
         self.set.iter().map(|(name, value)| (*name, value))
     }
@@ -276,11 +282,11 @@ impl Values {
         self.entries.insert(key, value);
     }
 
-    /// Value of an entry of the configuration.
+    /// Returns the value of an entry of the configuration.
     ///
     /// # Errors
     ///
-    /// There is none of this key.
+    /// If no entry has this key.
     pub fn entry(&self, key: &str) -> Result<&OsStr, Error> {
         self.entries.get(key).map(OsString::as_os_str).ok_or_else(|| {
             let what = format!("the {} have no entry '{key}'", self.what);
@@ -288,12 +294,12 @@ impl Values {
         })
     }
 
-    /// Entries of the configuration.
+    /// Returns the entries of the configuration.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &OsStr)> {
         self.entries.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// Number of an option of [`OptionDefault::Int`].
+    /// Returns the number of an option of [`OptionDefault::Int`].
     fn int(&self, name: &str) -> i64 {
         match self.get(name) {
             Some(OptionValue::Int(number)) => number,
@@ -301,7 +307,7 @@ impl Values {
         }
     }
 
-    /// Text of an option of [`OptionDefault::Text`].
+    /// Returns the text of an option of [`OptionDefault::Text`].
     fn text(&self, name: &str) -> OsString {
         match self.get(name) {
             Some(OptionValue::Text(text)) => text,
@@ -310,12 +316,12 @@ impl Values {
     }
 }
 
-/// A value that a caller gives in the place of an initializer.
+/// Value that replaces an initializer.
 #[derive(Debug, Clone)]
 pub struct GivenInitializer<V> {
     /// Name of the initializer.
     pub name: String,
-    /// The value, as the interface keeps it. A session that is made later reads it.
+    /// Value, in the form of the interface. Sessions that are created later read it.
     pub value: V,
     /// Whether the model must have an initializer of that name in a data file.
     pub must_be_external: bool,
@@ -330,9 +336,9 @@ pub struct SessionOptions<V> {
     pub sizes: Vec<(String, usize)>,
     /// Sizes that the model leaves open, by the denotation of their axis.
     pub denoted: Vec<(String, usize)>,
-    /// Values in the place of initializers.
+    /// Values that replace initializers.
     pub initializers: Vec<GivenInitializer<V>>,
-    /// Contents of data files, by location. With one of them, no data file is looked for.
+    /// Contents of data files, by location. If there are any, data files are not searched for.
     pub files: Vec<(String, Buffer)>,
 }
 
@@ -349,8 +355,7 @@ impl<V> Default for SessionOptions<V> {
 }
 
 impl<V> SessionOptions<V> {
-    /// Fixes a size that the model leaves open and gives this name. A later call for the same name
-    /// counts.
+    /// Fixes a size that the model leaves open, by its name. The last call for a name counts.
     pub fn fix_size(&mut self, name: String, size: usize) {
         match self.sizes.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) => *known = size,
@@ -358,11 +363,11 @@ impl<V> SessionOptions<V> {
         }
     }
 
-    /// Adds a value in the place of an initializer. A name that the model does not have is ignored.
+    /// Adds a value that replaces an initializer. A name that the model lacks is ignored.
     ///
     /// # Errors
     ///
-    /// The name was given before.
+    /// If the name was added before.
     pub fn add_initializer(&mut self, name: String, value: V) -> Result<(), Error> {
         if self.initializers.iter().any(|known| known.name == name) {
             let what = format!("the initializer '{name}' was given before");
@@ -372,12 +377,11 @@ impl<V> SessionOptions<V> {
         Ok(())
     }
 
-    /// Adds values in the place of initializers that the model has in data files. These files are
-    /// not opened then.
+    /// Adds values that replace initializers that the model has in data files, which are then not opened.
     ///
     /// # Errors
     ///
-    /// Another number of values than of names.
+    /// If the numbers of names and values differ.
     pub fn add_external_initializers(
         &mut self,
         names: Vec<String>,
@@ -398,41 +402,41 @@ impl<V> SessionOptions<V> {
         self.files.push((name, content));
     }
 
-    /// Number of threads; `None` for one per processor.
+    /// Returns the number of threads; `None` for one per processor.
     pub fn threads(&self) -> Option<usize> {
         usize::try_from(self.values.int(THREADS)).ok().filter(|threads| *threads > 0)
     }
 
-    /// Beginning of the name of the profile; `None` if no profile is to be written.
+    /// Returns the beginning of the profile's name; `None` if no profile is written.
     pub fn profile_prefix(&self) -> Option<OsString> {
         let is_wanted = self.values.get(PROFILING) == Some(OptionValue::Bool(true));
         is_wanted.then(|| self.values.text(PROFILE_PREFIX))
     }
 
-    /// Directory of the data files of a model given as bytes; `None` for that of the process.
+    /// Returns the directory of the data files of a model that is opened from bytes; `None` for the current directory.
     pub fn data_directory(&self) -> Option<&OsStr> {
         self.values.entry(DATA_DIRECTORY_KEY).ok()
     }
 
-    /// Path to which the simplified model is written.
+    /// Returns the path to which the simplified model is written, if any.
     pub fn optimized_model(&self) -> Option<PathBuf> {
         let path = self.values.text(OPTIMIZED_MODEL);
         (!path.is_empty()).then(|| path.into())
     }
 
-    /// Warnings about entries whose effect a caller would miss.
+    /// Returns warnings about entries whose effect a caller would miss.
     pub fn warnings(&self) -> Vec<String> {
         let entries = self.values.entries();
         entries.filter_map(|(key, value)| config::warn_of(key, value.to_str()?)).collect()
     }
 }
 
-/// Checks how many bytes of each buffer are a data file, and returns the numbers. A buffer may be
-/// longer than its length says.
+/// Checks how many bytes of each buffer belong to a data file, and returns the numbers. A buffer may be longer than its
+/// file.
 ///
 /// # Errors
 ///
-/// Other numbers of buffers or lengths than of names; a length that exceeds its buffer.
+/// If the numbers of names, buffers and lengths differ, or a length exceeds its buffer.
 pub fn file_lengths(
     names: &[String],
     buffer_sizes: &[usize],
@@ -471,7 +475,7 @@ fn demand_as_many(
 pub struct RunOptions {
     /// Options and entries of the configuration.
     pub values: Values,
-    /// Ends the runs with these options while it is raised.
+    /// Flag that stops the runs with these options while it is raised.
     pub stop: StopFlag,
 }
 

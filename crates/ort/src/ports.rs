@@ -1,5 +1,4 @@
-//! Inputs and outputs of a model in onnxruntime's terms, and whether the inputs of a run are
-//! complete.
+//! Inputs and outputs of a model in onnxruntime's terms, and checks that the inputs of a run are complete.
 
 use sardonyx::value::TensorType;
 use sardonyx::{DataType, Dim, ErrorKind, Port, Type};
@@ -10,25 +9,25 @@ use crate::status::Status;
 /// Kind of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputKind {
-    /// An input that callers give.
+    /// Input that callers pass.
     Input,
-    /// An initializer that callers may replace.
+    /// Initializer that callers may replace.
     OverridableInitializer,
 }
 
-/// A size of an input or output.
+/// Size of an axis of an input or output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Size {
     /// A number.
     Known(i64),
-    /// A text of the model, which may be a name.
+    /// Text of the model, perhaps a name.
     Text(String),
-    /// The model leaves it out.
+    /// Size that the model leaves out.
     Unknown,
 }
 
-/// The kind of an input: one with a default is an initializer that callers may replace, unless its
-/// type is optional.
+/// Returns the kind of an input: an input with a default is an initializer that callers may replace, unless its type is
+/// optional.
 pub fn input_kind(port: &Port) -> InputKind {
     if port.is_required() || matches!(port.ty(), Some(Type::Optional(_))) {
         InputKind::Input
@@ -37,7 +36,7 @@ pub fn input_kind(port: &Port) -> InputKind {
     }
 }
 
-/// The type of a value without sizes, such as `seq(tensor(float))`.
+/// Formats the type of a value without sizes, such as `seq(tensor(float))`.
 pub fn type_name(ty: &Type) -> String {
     let elem = |tensor: &TensorType| tensor.elem.map_or("undefined", DataType::name);
     match ty {
@@ -50,7 +49,7 @@ pub fn type_name(ty: &Type) -> String {
     }
 }
 
-/// The type of a tensor, also of one that may be missing.
+/// Returns the type of a tensor, or of an optional tensor.
 pub fn tensor_type(ty: &Type) -> Option<&TensorType> {
     match ty {
         Type::Tensor(tensor) | Type::SparseTensor(tensor) => Some(tensor),
@@ -59,9 +58,9 @@ pub fn tensor_type(ty: &Type) -> Option<&TensorType> {
     }
 }
 
-/// The sizes of an input or output; none if it is no tensor or has no declared rank.
+/// Returns the sizes of an input or output; none if it is not a tensor or has no declared rank.
 ///
-/// `marks` are the texts of the model that are no names, such as `?`, each with its axis.
+/// `marks` are texts of the model that are not names, such as `?`, each with its axis.
 pub fn sizes(port: &Port, marks: &[(usize, String)]) -> Vec<Size> {
     let shape = port.ty().and_then(tensor_type).and_then(|tensor| tensor.shape.as_ref());
     let dims = shape.into_iter().flatten().enumerate();
@@ -76,7 +75,7 @@ pub fn sizes(port: &Port, marks: &[(usize, String)]) -> Vec<Size> {
     dims.map(size).collect()
 }
 
-/// The names of sizes that inputs or outputs leave open.
+/// Returns the names of the sizes that inputs or outputs leave open.
 pub fn size_names(ports: &[Port]) -> Vec<String> {
     let mut names = Vec::new();
     for port in ports {
@@ -87,12 +86,12 @@ pub fn size_names(ports: &[Port]) -> Vec<String> {
     names
 }
 
-/// Refuses inputs without one that a run needs. `given` are the names of all that are given, and
-/// `is_given` says whether one has a value.
+/// Refuses a run without all required inputs. `given` are the names of the passed inputs, and `is_given` returns
+/// whether an input has a value.
 ///
 /// # Errors
 ///
-/// The inputs that are missing.
+/// If inputs are missing, which the error lists.
 pub fn demand_inputs(
     inputs: &[Port],
     given: &[String],
@@ -109,11 +108,11 @@ pub fn demand_inputs(
     Err(Error::new(Status::InvalidArgument, ErrorKind::Input, what))
 }
 
-/// Whether inputs differ in a size that the model gives one name. `dims` are the sizes of an input
-/// that is given and has any.
+/// Whether inputs differ in sizes to which the model gives one name. `dims` returns the sizes of an input, if it is
+/// passed and has any.
 ///
-/// onnxruntime runs such inputs, with a warning. Here a session with
-/// [independent sizes](sardonyx::Model::forget_size_names) does.
+/// onnxruntime runs such inputs, with a warning. In Sardonyx, a session with [independent
+/// sizes](sardonyx::Model::forget_size_names) does.
 pub fn has_different_sizes(
     inputs: &[Port],
     mut dims: impl FnMut(&Port) -> Option<Vec<usize>>,

@@ -1,4 +1,4 @@
-//! Profiles: when the steps of runs began and how long they took, and the file that browsers show.
+//! Profiles: start and duration of runs and their steps, in the file format of browsers.
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
@@ -14,24 +14,24 @@ use serde_json::{Value, json};
 
 use crate::providers::CPU_PROVIDER;
 
-/// Number of steps that are recorded at most, so that a profile that is never ended stays bounded.
+/// Most steps that are recorded, so that a profile that never ends is bounded.
 const MOST_STEPS: usize = 1_000_000;
 
-/// A run, in microseconds.
+/// Recorded run, with times in microseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedRun {
-    /// Start, since the recorder was made.
+    /// Start, since the recorder was created.
     pub start: u64,
     /// Duration.
     pub took: u64,
-    /// Its steps.
+    /// Steps of the run.
     pub steps: Vec<RecordedStep>,
 }
 
-/// A step of a run, in microseconds.
+/// Recorded step of a run, with times in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordedStep {
-    /// Number of the step.
+    /// Index of the step.
     pub number: usize,
     /// Start, since the run began.
     pub start: u64,
@@ -39,13 +39,14 @@ pub struct RecordedStep {
     pub took: u64,
 }
 
-/// Records runs of all threads.
+/// Recorder of the runs of all threads.
 #[derive(Debug)]
 pub struct Recorder {
     began: Instant,
     runs: Mutex<Recorded>,
 }
 
+/// Runs so far, and the number of their steps.
 #[derive(Debug, Default)]
 struct Recorded {
     runs: Vec<RecordedRun>,
@@ -59,7 +60,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Records a run. `run` gets a function to call after each step.
+    /// Records a run. `run` receives a function to call after each step.
     pub fn record<R>(&self, run: impl FnOnce(&dyn Fn(StepEvent)) -> R) -> R {
         let began = Instant::now();
         let steps = RefCell::new(Vec::new());
@@ -74,7 +75,7 @@ impl Recorder {
         let steps = steps.into_inner();
         let mut recorded = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         if recorded.steps + steps.len() < MOST_STEPS {
-            // A run without steps counts as well.
+            // A run without steps counts, too.
             recorded.steps += steps.len() + 1;
             let start = to_micros(began - self.began);
             recorded.runs.push(RecordedRun { start, took, steps });
@@ -82,19 +83,19 @@ impl Recorder {
         result
     }
 
-    /// Takes the runs that were recorded: at most a million steps.
+    /// Takes the recorded runs: at most a million steps.
     pub fn take(&self) -> Vec<RecordedRun> {
         let mut recorded = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *recorded).runs
     }
 }
 
+/// Converts a duration to microseconds.
 fn to_micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A time on the clock of the user, which an interface asks its own library for: Rust's standard
-/// library knows no time zones.
+/// Local time, which an interface gets from its own library: Rust's standard library has no time zones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalTime {
     /// Year.
@@ -113,18 +114,18 @@ pub struct LocalTime {
     pub millisecond: u16,
 }
 
-/// The profile of one session, and the file that it is written to once.
+/// Profile of one session, which is written to a file once.
 #[derive(Debug)]
 pub struct Profile {
     prefix: OsString,
     recorder: Arc<Recorder>,
-    /// Time that making the session took, in microseconds.
+    /// Time to create the session, in microseconds.
     making: u64,
     has_ended: AtomicBool,
 }
 
 impl Profile {
-    /// A profile of a session that took a time to make, which began when the recorder was made.
+    /// Creates the profile of a session. `making` is the time to create the session, which began with the recorder.
     pub fn new(prefix: OsString, recorder: Arc<Recorder>, making: Duration) -> Profile {
         Profile { prefix, recorder, making: to_micros(making), has_ended: AtomicBool::new(false) }
     }
@@ -134,13 +135,13 @@ impl Profile {
         (!self.has_ended.load(Ordering::Relaxed)).then(|| self.recorder.clone())
     }
 
-    /// Ends the profile: writes it and returns the name of the file; `None` if it was ended before.
+    /// Ends the profile: writes it and returns the name of the file, or `None` if it has ended before.
     ///
-    /// `steps` are those of the session, and `thread` is what the system calls this thread.
+    /// `steps` are those of the session; `thread` is the system's identifier of this thread.
     ///
     /// # Errors
     ///
-    /// The file cannot be written.
+    /// If the file cannot be written.
     pub fn end(
         &self,
         steps: &[StepInfo],
@@ -155,7 +156,7 @@ impl Profile {
     }
 }
 
-/// A profile cannot be written.
+/// Failure to write a profile.
 #[derive(Debug)]
 pub struct WriteError {
     /// Name of the file.
@@ -164,7 +165,7 @@ pub struct WriteError {
     pub reason: io::Error,
 }
 
-/// The profile in the form that browsers show: events with times in microseconds.
+/// Formats the profile for browsers: events with times in microseconds.
 fn to_json(steps: &[StepInfo], making: u64, runs: &[RecordedRun], thread: u64) -> String {
     let process = std::process::id();
     let event = |category: &str, name: &str, start: u64, took: u64, facts: Value| {
@@ -189,8 +190,8 @@ fn to_json(steps: &[StepInfo], making: u64, runs: &[RecordedRun], thread: u64) -
     Value::from(events).to_string()
 }
 
-/// Writes a file that does not exist yet, and returns its name: the prefix with the time, and a
-/// number if another session ended in that millisecond.
+/// Writes a new file and returns its name: the prefix, the time, and a number if another session ended in that
+/// millisecond.
 fn write_new(prefix: &OsStr, now: LocalTime, content: &str) -> Result<OsString, WriteError> {
     let LocalTime { year, month, day, hour, minute, second, millisecond } = now;
     let mut number = 0u64;

@@ -1,9 +1,9 @@
-//! Execution providers that callers name. There is one, that of the CPU.
+//! Execution providers that callers name. The only available one is that of the CPU.
 
 use crate::error::Error;
 use crate::refused;
 
-/// The execution provider of the CPU.
+/// Name of the execution provider of the CPU.
 pub const CPU_PROVIDER: &str = "CPUExecutionProvider";
 
 /// Execution providers that models run on.
@@ -15,20 +15,20 @@ pub const CPU_MEMORY: &str = "Cpu";
 /// Names of devices whose memory is that of the CPU.
 const CPU_DEVICES: [&str; 2] = ["cpu", "cpu_pinned"];
 
-/// An execution provider that a caller names, with its options.
+/// Name of an execution provider, with its options.
 pub type Provider = (String, Vec<(String, String)>);
 
-/// Execution providers, each once.
+/// Execution providers without duplicates.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Normalized {
-    /// The providers.
+    /// Providers in order.
     pub providers: Vec<Provider>,
-    /// Warnings about those that are not available or duplicates.
+    /// Warnings about unavailable and duplicate providers.
     pub warnings: Vec<String>,
 }
 
-/// Removes duplicates, of which the first counts, and warns of providers that are not available.
-/// These stay in the list: onnxruntime falls back to the next one.
+/// Removes duplicates, of which the first counts, and warns about unavailable providers. These stay in the list, as
+/// onnxruntime falls back to the next provider.
 pub fn normalize(given: Vec<Provider>, available: &[String]) -> Normalized {
     let mut normalized = Normalized { providers: Vec::new(), warnings: Vec::new() };
     for (name, options) in given {
@@ -46,30 +46,30 @@ pub fn normalize(given: Vec<Provider>, available: &[String]) -> Normalized {
     normalized
 }
 
-/// Refuses every execution provider other than that of the CPU.
+/// Refuses all execution providers but that of the CPU.
 ///
 /// # Errors
 ///
-/// Another provider.
+/// If `name` is another provider.
 pub fn demand_provider(name: &str) -> Result<(), Error> {
     if name == CPU_PROVIDER { Ok(()) } else { Err(refused::error("provider", &[name])) }
 }
 
-/// Refuses memory of any device other than the CPU.
+/// Refuses memory of all devices but the CPU.
 ///
 /// # Errors
 ///
-/// Another device.
+/// If `name` is another device.
 pub fn demand_device(name: &str) -> Result<(), Error> {
     let is_known = CPU_DEVICES.contains(&&*name.to_ascii_lowercase());
     if is_known { Ok(()) } else { Err(refused::error("device", &[name])) }
 }
 
-/// Refuses the name of any memory other than that of the CPU.
+/// Refuses all names of memory but that of the CPU.
 ///
 /// # Errors
 ///
-/// Another name.
+/// If `name` is another name.
 pub fn demand_memory(name: &str) -> Result<(), Error> {
     if name == CPU_MEMORY { Ok(()) } else { Err(refused::error("memory", &[name])) }
 }

@@ -1,21 +1,22 @@
-//! Messages for what onnxruntime has and Sardonyx does not: each with advice.
+//! Messages for features of onnxruntime that Sardonyx lacks, each with advice.
 
 use sardonyx::ErrorKind;
 
 use crate::error::Error;
 use crate::status::Status;
 
-/// A refusal.
+/// Message for a feature that is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Refusal {
-    /// Key, as interfaces ask for it.
+    /// Key by which interfaces find it.
     key: &'static str,
-    /// Message; each `{}` stands for a name that the caller gives.
+    /// Message, in which each `{}` is replaced by a name from the caller.
     what: &'static str,
-    /// Advice; each `{}` stands for the first name.
+    /// Advice, in which each `{}` is replaced by the first name.
     help: &'static str,
 }
 
+/// Creates a refusal.
 const fn refusal(key: &'static str, what: &'static str, help: &'static str) -> Refusal {
     Refusal { key, what, help }
 }
@@ -102,7 +103,7 @@ const REFUSALS: [Refusal; 20] = [
     ),
 ];
 
-/// The refusal of this key, about things of these names; `None` for an unknown key.
+/// Returns the refusal of this key, with names from the caller; `None` for an unknown key.
 pub fn find(key: &str, names: &[&str]) -> Option<Error> {
     let refusal = REFUSALS.iter().find(|refusal| refusal.key == key)?;
     let mut what = String::new();
@@ -117,7 +118,7 @@ pub fn find(key: &str, names: &[&str]) -> Option<Error> {
     Some(Error::new(Status::NotImplemented, ErrorKind::Unsupported, what).with_help(help))
 }
 
-/// The refusal of a key that is in the table.
+/// Returns the refusal of a key in the table.
 pub(crate) fn error(key: &str, names: &[&str]) -> Error {
     find(key, names).unwrap_or_else(|| {
         let what = format!("{key} is not supported");
@@ -151,7 +152,7 @@ mod tests {
         let error = find("class", &["OrtSyncStream"]).unwrap();
         assert_eq!(error.message, "OrtSyncStream is not supported");
         assert!(error.help.unwrap().ends_with("returns a OrtSyncStream"));
-        // A name is not looked through for the mark.
+        // The mark in a name is not replaced.
         assert_eq!(find("device", &["{}"]).unwrap().message.matches("{}").count(), 1);
         assert!(find("nothing", &[]).is_none());
     }

@@ -1,4 +1,4 @@
-//! Status codes of onnxruntime, and the one that each error of ours has.
+//! Status codes of onnxruntime, and their assignment to errors of Sardonyx.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use sardonyx::ops::UnsupportedOperator;
 
 use crate::opening::Source;
 
-/// A status code of onnxruntime other than success, with its number in `OrtErrorCode`.
+/// Status code of onnxruntime other than success; its value is the number in `OrtErrorCode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum Status {
-    /// An error without a code of its own: an operator that fails, a run that is stopped.
+    /// Error without a code of its own: an operator fails, a run is stopped.
     Fail = 1,
-    /// An input, an output or an option that does not fit the model.
+    /// Invalid input, output or option.
     InvalidArgument = 2,
-    /// The file of the model does not exist.
+    /// File of the model does not exist.
     NoSuchFile = 3,
     /// Never returned.
     NoModel = 4,
@@ -23,13 +23,13 @@ pub enum Status {
     EngineError = 5,
     /// Never returned.
     RuntimeException = 6,
-    /// The bytes are not a model.
+    /// Bytes that are not a model.
     InvalidProtobuf = 7,
     /// Never returned.
     ModelLoaded = 8,
-    /// The model or a call needs what Sardonyx does not have.
+    /// Model or call needs a feature that Sardonyx lacks.
     NotImplemented = 9,
-    /// The model contradicts itself, or uses operators that are not in the standard.
+    /// Model contradicts itself, or uses operators that are not in the standard.
     InvalidGraph = 10,
     /// Never returned.
     EpFail = 11,
@@ -63,12 +63,12 @@ impl Status {
         Status::DeviceReset,
     ];
 
-    /// Number in `OrtErrorCode`.
+    /// Returns the number in `OrtErrorCode`.
     pub fn number(self) -> i32 {
         self as i32
     }
 
-    /// Name of the exception class that onnxruntime has for the code.
+    /// Returns the name of the code's exception class in onnxruntime.
     pub fn name(self) -> &'static str {
         match self {
             Status::Fail => "Fail",
@@ -89,7 +89,7 @@ impl Status {
         }
     }
 
-    /// Status of an error of a run.
+    /// Returns the status of an error of a run.
     pub fn of_run(kind: ErrorKind) -> Status {
         match kind {
             ErrorKind::Input | ErrorKind::Output => Status::InvalidArgument,
@@ -97,11 +97,11 @@ impl Status {
         }
     }
 
-    /// Status of an error of opening a model or of making a session.
+    /// Returns the status of an error of opening a model or of creating a session.
     pub fn of_model(error: &sardonyx::Error, source: &Source) -> Status {
         match error.kind() {
-            ErrorKind::Unsupported => of_operators(error.unsupported_operators()),
-            ErrorKind::Io => of_file(source),
+            ErrorKind::Unsupported => operators_status(error.unsupported_operators()),
+            ErrorKind::Io => file_status(source),
             ErrorKind::Format if source.is_empty() => Status::InvalidArgument,
             ErrorKind::Format => Status::InvalidProtobuf,
             ErrorKind::Invalid => Status::InvalidGraph,
@@ -111,9 +111,9 @@ impl Status {
     }
 }
 
-/// Status of a file that cannot be opened or read. A directory is `InvalidProtobuf`; other errors
-/// of the system, such as too many open files, are `Fail`.
-fn of_file(source: &Source) -> Status {
+/// Returns the status of a file that cannot be opened or read: `InvalidProtobuf` for a directory, `Fail` for other
+/// errors of the system, such as too many open files.
+fn file_status(source: &Source) -> Status {
     match source {
         Source::Path(path) if !exists(path) => Status::NoSuchFile,
         Source::Path(path) if path.is_dir() => Status::InvalidProtobuf,
@@ -121,15 +121,14 @@ fn of_file(source: &Source) -> Status {
     }
 }
 
-/// Whether a path names anything, also a link that leads nowhere.
+/// Whether a path exists, perhaps as a link with no target.
 fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Status of a model with operators that cannot run: `Fail` for opset versions newer than the
-/// newest known, for unknown domains, and without operators, which is a version of the format newer
-/// than the newest known; else `InvalidGraph`.
-fn of_operators(operators: &[UnsupportedOperator]) -> Status {
+/// Returns the status of a model with operators that cannot run: `Fail` for opset versions newer than the newest known,
+/// for unknown domains, and without operators, which means a newer IR version; else `InvalidGraph`.
+fn operators_status(operators: &[UnsupportedOperator]) -> Status {
     let is_known =
         |operator: &UnsupportedOperator| matches!(&*operator.domain, "" | "ai.onnx" | "ai.onnx.ml");
     let is_too_new = operators.iter().any(|operator| operator.newest_opset.is_some());

@@ -43,7 +43,7 @@ pub(super) fn open(
     let options = options.get().clone_options();
     let opening = py.detach(|| Opening::start(&source, &options));
     let mut opening = opening.map_err(|error| to_exception(py, &error))?;
-    for given in opening.wanted().map_err(|error| to_exception(py, &error))? {
+    for given in opening.list_replaced().map_err(|error| to_exception(py, &error))? {
         let what = ValueName::Other("the initializer");
         let tensor =
             InputConverter::with_copies().convert_tensor(given.value.bind(py), None, &what);
