@@ -1,7 +1,6 @@
-//! Every function of the kernels against f64, densely over all numbers, under every instruction
-//! set.
+//! Compares each function of the kernels with f64, densely over all numbers, on each instruction set.
 //!
-//! The bounds are those of the table in the documentation of `vecmath`: this reads them from there.
+//! The bounds are read from the table in the documentation of `vecmath`.
 
 mod oracle;
 
@@ -15,6 +14,7 @@ use std::marker::PhantomData;
 
 type Exact = fn(f64) -> f64;
 
+/// Returns all functions: name in the table, operation, and definition in f64.
 fn functions() -> Vec<(&'static str, Unary, Exact)> {
     vec![
         ("Sqrt", Unary::Sqrt, f64::sqrt),
@@ -59,16 +59,16 @@ fn functions() -> Vec<(&'static str, Unary, Exact)> {
     ]
 }
 
-/// What both tests need to know of f32 and f64.
+/// Properties of f32 and f64 that the tests need.
 trait Tested: UnaryElement + BinaryElement {
-    /// The columns of the table that hold the bounds.
+    /// Column of the table with the bounds for the type, in ULP; absolute bounds are in the next one.
     const COLUMN: usize;
     const MAX: f64;
-    /// How far apart floats are at the float nearest to `exact`.
+    /// Returns the distance between neighbouring floats around `exact`.
     fn ulp(exact: f64) -> f64;
-    /// The number before it, itself and the one after it.
+    /// Returns the previous float, the float itself, and the next one.
     fn neighbours(self) -> [Self; 3];
-    /// Numbers from all of the range: evenly spaced bits.
+    /// Returns floats with evenly spaced bits, over the whole range.
     fn spread(count: u64) -> Vec<Self>;
 }
 
@@ -104,8 +104,7 @@ impl Tested for f64 {
     }
 }
 
-/// A bound: that many units in the last place, or this far off absolutely, or as a part of the
-/// argument.
+/// Error bound: a number of units in the last place, or an absolute distance, or a part of the argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Bound {
     ulps: f64,
@@ -113,8 +112,8 @@ struct Bound {
     of_argument: f64,
 }
 
-/// The bound in the documentation for a function.
-fn documented<T: Tested>(name: &str) -> Bound {
+/// Reads the documented bound of a function.
+fn documented_bound<T: Tested>(name: &str) -> Bound {
     let rows = include_str!("../../simd/src/vecmath.rs")
         .lines()
         .filter_map(|line| line.strip_prefix("//! |"))
@@ -133,15 +132,17 @@ fn documented<T: Tested>(name: &str) -> Bound {
     Bound { ulps: number(ulps), absolute, of_argument }
 }
 
-/// The worst of many results.
+/// Worst of many results.
 #[derive(Default)]
 struct Worst {
-    /// Where the other parts of the bound do not hold.
+    /// Largest error in ULP, over the results that the other parts of the bound do not cover.
     ulps: f64,
+    /// Argument and result with that error.
     at: String,
 }
 
 impl Worst {
+    /// Updates the worst result by `y`, the result for argument `x`.
     fn take<T: Tested>(&mut self, bound: Bound, x: f64, y: T, exact: f64, at: impl Fn() -> String) {
         let (value, rounded) = (y.to_f64(), T::from_f64(exact).to_f64());
         if value == rounded || value.is_nan() && exact.is_nan() {
@@ -149,7 +150,7 @@ impl Worst {
         }
         let off = (value - exact).abs();
         let ulps = if value.is_infinite() || rounded.is_infinite() {
-            // Infinity follows on the greatest number: its neighbour, if it has the sign.
+            // Infinity counts as the neighbour of the largest finite number of its sign.
             let finite = |x: f64| x.clamp(-T::MAX, T::MAX);
             (finite(value) - finite(exact)).abs() / T::ulp(exact) + 1.0
         } else if off <= bound.absolute || off <= bound.of_argument * x.abs() {
@@ -157,7 +158,7 @@ impl Worst {
         } else {
             off / T::ulp(exact)
         };
-        // Not a number where there should be one, or the other way round.
+        // NaN in place of a number, or a number in place of NaN.
         let ulps = if ulps.is_nan() { f64::INFINITY } else { ulps };
         if ulps > self.ulps {
             self.ulps = ulps;
@@ -165,7 +166,7 @@ impl Worst {
         }
     }
 
-    /// A line on it, if it is not within the bound.
+    /// Returns a description of the worst result if it exceeds the bound.
     fn complaint<T: Tested>(self, isa: Isa, name: &str, bound: Bound) -> Option<String> {
         let (ty, isa) = (std::any::type_name::<T>(), isa.name());
         let Worst { ulps, at } = self;
@@ -174,8 +175,8 @@ impl Worst {
     }
 }
 
-/// Evenly spaced bits, evenly spaced small numbers, and what is next to multiples of a quarter
-/// circle and to the edges of domains and ranges.
+/// Returns evenly spaced bits, evenly spaced small numbers, and neighbours of multiples of a quarter circle and of the
+/// edges of domains and ranges.
 fn inputs<T: Tested>(count: u64) -> Vec<T> {
     let edges =
         [0.0, 0.5, 1.0, 2.0, 88.72284, 103.97208, 709.782712893384, 745.1332191019412, 8192.0]
@@ -190,13 +191,14 @@ fn inputs<T: Tested>(count: u64) -> Vec<T> {
     T::spread(count).into_iter().chain(small).chain(edges).collect()
 }
 
+/// Compares all unary functions with their bounds, for about `count` numbers.
 fn check_unary<T: Tested>(count: u64) {
     let xs = inputs::<T>(count);
     let pool = Pool::new(1);
     let mut ys = vec![T::ZERO; xs.len()];
     let mut complaints = Vec::new();
     for (name, op, exact) in functions() {
-        let bound = documented::<T>(name);
+        let bound = documented_bound::<T>(name);
         let exact: Vec<f64> = xs.iter().map(|x| exact(x.to_f64())).collect();
         for &isa in Isa::available() {
             unary(&Exec::new(&pool, isa), op, &xs, &mut ys).unwrap();
@@ -220,25 +222,25 @@ fn functions_of_f64_are_within_the_documented_bounds() {
     check_unary::<f64>(1 << 17);
 }
 
-/// All pairs of some bases and some exponents.
+/// Compares powers for all pairs of some bases and some exponents.
 fn check_power<T: Tested>() {
     let edges = [0.0, 0.5, 1.0, 2.0, 3.0, 10.0, f64::INFINITY, f64::NAN, 1e-20, 1.0 + 1e-6];
     let edges = || edges.into_iter().flat_map(|x| [x, -x]).map(T::from_f64);
     let near = (1..400).map(|i| T::from_f64(f64::from(i) * 0.0137));
-    // Signalling NaNs are left out: they are not 1 to the power of 0 in the C library, and f64
-    // makes them quiet.
+    // Without signalling NaNs: the C library does not raise them to the power of 0 as 1, and conversion to f64 makes
+    // them quiet.
     let spread = |count| T::spread(count).into_iter().filter(|x| !x.to_f64().is_nan());
     let bases: Vec<T> = edges().chain(near).chain(spread(1500)).collect();
     let small = (-60..60).map(|i| T::from_f64(f64::from(i) * 0.25));
     let exponents = edges().chain(small).chain(spread(500));
     let pool = Pool::new(1);
     let mut ys = vec![T::ZERO; bases.len()];
-    let bound = documented::<T>("Pow");
+    let bound = documented_bound::<T>("Pow");
     let mut worst: Vec<Worst> = Isa::available().iter().map(|_| Worst::default()).collect();
     for b in exponents {
         let exact: Vec<f64> = bases.iter().map(|a| a.to_f64().powf(b.to_f64())).collect();
         for (&isa, worst) in Isa::available().iter().zip(&mut worst) {
-            // A constant exponent, for which there may be a short cut, and one by one.
+            // A constant exponent, which may have a shortcut, and a slice of exponents.
             for (b, stride) in [(vec![b], 0), (vec![b; bases.len()], 1)] {
                 let dims = [bases.len()];
                 binary(
@@ -268,13 +270,13 @@ fn powers_are_within_the_documented_bounds() {
     check_power::<f64>();
 }
 
-/// A function that is only a part of operations.
+/// Function that occurs only as a part of operations.
 trait Part {
     const NAME: &str;
     fn apply<const FMA: bool>(x: f32) -> f32;
 }
 
-/// Part of Elu and its relatives below zero.
+/// Part of Elu and related operations below zero.
 struct Expm1;
 /// Part of softmax and attention.
 struct ExpNonpositive;
@@ -295,6 +297,7 @@ impl Part for ExpNonpositive {
     }
 }
 
+/// Loop that writes a [`Part`] of each element.
 struct Apply<'a, P>(PhantomData<P>, &'a [f32], &'a mut [f32]);
 
 impl<P: Part> Loop for Apply<'_, P> {
@@ -307,9 +310,10 @@ impl<P: Part> Loop for Apply<'_, P> {
     }
 }
 
+/// Compares a part of operations with its bound.
 fn check_part<P: Part>(xs: &[f32], exact: fn(f64) -> f64) {
     let mut ys = vec![0.0; xs.len()];
-    let bound = documented::<f32>(P::NAME);
+    let bound = documented_bound::<f32>(P::NAME);
     for &isa in Isa::available() {
         Level::new(isa).run(Apply(PhantomData::<P>, xs, &mut ys));
         let mut worst = Worst::default();

@@ -1,42 +1,41 @@
 //! Arithmetic on two operands with broadcasting.
 
-use super::broadcast::{BLOCK, Operand, Strided, Way, gathered, row_of_two};
+use super::broadcast::{BLOCK, Operand, Strided, Way, for_each_piece, gather};
 use super::halves;
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::number::{Arith, Math, Number};
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// An arithmetic operation on two elements.
+/// Arithmetic operation on two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binary {
     Add,
     Sub,
     Mul,
-    /// Integers truncate; x / 0 is 0 for them and MIN / -1 is MIN.
+    /// Quotient. Integers truncate; `x / 0` is 0 for them, and `MIN / -1` is `MIN`.
     Div,
-    /// NaN if either operand is.
+    /// Maximum; NaN if either operand is NaN.
     Max,
-    /// NaN if either operand is.
+    /// Minimum; NaN if either operand is NaN.
     Min,
     Pow,
-    /// The remainder with the sign of the divisor; 0 for integers when that is 0.
+    /// Remainder with the sign of the divisor; 0 for integers with divisor 0.
     Mod,
-    /// The remainder with the sign of the dividend; 0 for integers when the divisor is 0.
+    /// Remainder with the sign of the dividend; 0 for integers with divisor 0.
     Fmod,
-    /// `a` where it is not below zero, else `a * b`.
+    /// `a` if `a` is not below zero, else `a * b`.
     PRelu,
-    /// `(a - b)` squared.
+    /// Square of `a - b`.
     SquaredDifference,
-    /// `b`, or 0 where it is not finite and `a` is 0: a slope by which the gradient `a` is
-    /// multiplied.
+    /// `b`, or 0 if `b` is not finite and `a` is 0: slope that the gradient `a` is multiplied by.
     UsedSlope,
-    /// `b`, or 1 where it is 0 or NaN and `a` is 0: a divisor of the gradient `a`.
+    /// `b`, or 1 if `b` is 0 or NaN and `a` is 0: divisor of the gradient `a`.
     UsedDivisor,
 }
 
 impl Binary {
-    /// A guess at the cost of one element, in units of a cheap one.
+    /// Estimates the cost of one element, in cheap operations.
     pub(super) fn work(self) -> usize {
         match self {
             Binary::Pow | Binary::Mod | Binary::Fmod => 30,
@@ -46,21 +45,21 @@ impl Binary {
     }
 }
 
-/// The operand whose buffer the output takes.
+/// Operand whose buffer the output replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Left,
     Right,
 }
 
-/// `out = op(a, b)` over output dims `dims`.
+/// Computes `out = op(a, b)` over output dims `dims`.
 ///
 /// `out` is contiguous.
 ///
 /// # Panics
 ///
-/// If `out` has not the size of `dims`, a stride list not their length, or an operand is too short
-/// for its strides.
+/// If the length of `out` is not the product of `dims`, a stride list has another length than `dims`, or an operand is
+/// too short for its strides.
 pub fn binary<T: BinaryElement>(
     exec: &Exec<'_>,
     op: Binary,
@@ -75,12 +74,12 @@ pub fn binary<T: BinaryElement>(
     let way = Way::new(dims, [a.strides, b.strides], [a.data.len(), b.data.len()], &mut walk);
     let level = Level::new(isa);
     fill(pool, out, op.work(), |start, out| {
-        part(level, op, way, start, a.data, b.data, out);
+        compute_part(level, op, way, start, a.data, b.data, out);
     })
 }
 
-/// The outputs of [`binary`] from number `start` on.
-pub(super) fn part<T: BinaryElement>(
+/// Computes the outputs of [`binary`] from output `start` on.
+pub(super) fn compute_part<T: BinaryElement>(
     level: Level,
     op: Binary,
     way: Way<'_, 2>,
@@ -92,18 +91,19 @@ pub(super) fn part<T: BinaryElement>(
     let steps = way.steps();
     way.rows(start, start + out.len(), |[at_a, at_b], at, n| {
         let out = &mut out[at - start..][..n];
-        row_of_two(&a[at_a..], &b[at_b..], steps, out, |a, b, out| {
+        for_each_piece(&a[at_a..], &b[at_b..], steps, out, |a, b, out| {
             T::row(level, op, a, b, out);
         });
     });
 }
 
-/// `a = op(a, b)` or, when `side` says that `a` is the right operand, `a = op(b, a)`. `a` is
-/// contiguous with dims `dims`; `b` has strides as in [`binary`].
+/// Computes `a = op(a, b)` or, with [`Side::Right`], `a = op(b, a)`. `a` is contiguous with dims `dims`; `b` is
+/// broadcast to them like operands of [`binary`].
 ///
 /// # Panics
 ///
-/// As [`binary`].
+/// If the length of `a` is not the product of `dims`, strides have another length than `dims`, or `b` is too short for
+/// its strides.
 pub fn binary_in_place<T: BinaryElement>(
     exec: &Exec<'_>,
     op: Binary,
@@ -118,12 +118,12 @@ pub fn binary_in_place<T: BinaryElement>(
     let way = Way::new(dims, [b.strides], [b.data.len()], &mut walk);
     let level = Level::new(isa);
     fill(pool, a, op.work(), |start, a| {
-        part_in_place(level, op, side, way, start, a, b.data);
+        compute_part_in_place(level, op, side, way, start, a, b.data);
     })
 }
 
-/// The elements of [`binary_in_place`] from number `start` on.
-pub(super) fn part_in_place<T: BinaryElement>(
+/// Computes the elements of [`binary_in_place`] from element `start` on.
+pub(super) fn compute_part_in_place<T: BinaryElement>(
     level: Level,
     op: Binary,
     side: Side,
@@ -142,22 +142,25 @@ pub(super) fn part_in_place<T: BinaryElement>(
         }
         let mut block = [T::default(); BLOCK];
         for (i, a) in a.chunks_mut(BLOCK).enumerate() {
-            let b = gathered(&b[i * BLOCK * step..], step, a.len(), &mut block);
+            let b = gather(&b[i * BLOCK * step..], step, a.len(), &mut block);
             T::row_in_place(level, op, side, a, b);
         }
     });
 }
 
-/// An element type [`binary`] works on: every [`Number`]. The methods are loops over one row.
+/// Element type of [`binary`]: each [`Number`]. The methods are loops over one row.
 pub trait BinaryElement: Number {
+    /// Computes `out = op(a, b)`.
     #[doc(hidden)]
     fn row(level: Level, op: Binary, a: Operand<'_, Self>, b: Operand<'_, Self>, out: &mut [Self]);
+    /// Computes `a = op(a, b)`, or `a = op(b, a)` with [`Side::Right`].
     #[doc(hidden)]
     fn row_in_place(level: Level, op: Binary, side: Side, a: &mut [Self], b: Operand<'_, Self>);
 }
 
-/// An operation on two elements of a wide type.
+/// Operation on two elements of a wide type.
 pub(crate) trait Map2<W: Arith>: Copy {
+    /// Computes the operation.
     fn apply<const FMA: bool>(self, a: W, b: W) -> W;
 }
 
@@ -188,8 +191,7 @@ operations! {
     UsedDivisor |a, b| if a == W::ZERO && (b == W::ZERO || b.is_nan()) { W::ONE } else { b };
 }
 
-/// Powers with a constant exponent that need no logarithm. Others take the C library's `pow`,
-/// element by element.
+/// Powers with a constant exponent that need no logarithm. Other powers are computed by the C library's `pow`.
 #[derive(Clone, Copy)]
 enum Simple {
     Square,
@@ -199,7 +201,7 @@ enum Simple {
 }
 
 impl Simple {
-    fn of(exponent: f64) -> Option<Simple> {
+    fn from_exponent(exponent: f64) -> Option<Simple> {
         [(2.0, Simple::Square), (3.0, Simple::Cube), (0.5, Simple::Root), (-1.0, Simple::Inverse)]
             .into_iter()
             .find_map(|(value, simple)| (value == exponent).then_some(simple))
@@ -232,7 +234,7 @@ impl<W: Arith> Map2<W> for Cubed {
 impl<W: Math> Map2<W> for Rooted {
     #[inline(always)]
     fn apply<const FMA: bool>(self, a: W, _: W) -> W {
-        // Unlike the square root, pow gives +0 for -0 and infinity for minus infinity.
+        // As `pow` does, gives +0 for -0 and infinity for minus infinity.
         let root = Math::sqrt(a.add(W::ZERO));
         if a == W::LOWEST { W::HIGHEST } else { root }
     }
@@ -245,9 +247,8 @@ impl<W: Math> Map2<W> for Inverted {
     }
 }
 
-/// Calls `$run!(operation)` with the operation type for `$op`; `$scalar` is the value for those
-/// whose every element is a call of the C library or a division, whose loops gain nothing from
-/// vectors.
+/// Calls `$run!(operation)` with the operation type for `$op`, or evaluates `$scalar` for operations whose elements
+/// each take a call of the C library or a division, so that vectors gain nothing.
 macro_rules! with_operation {
     ($op:expr, $run:ident, $scalar:expr) => {
         match $op {
@@ -266,14 +267,13 @@ macro_rules! with_operation {
     };
 }
 
-/// Calls `$run!(operation)` for what a power with the constant exponent of an operand is, if it is
-/// simple, and returns.
+/// Calls `$run!(operation)` and returns if the operation is a power with a simple constant exponent.
 macro_rules! simple_power {
     ($op:expr, $b:expr, $run:ident) => {
         if $op == Binary::Pow
             && let Operand::Constant(exponent) = $b
         {
-            match Simple::of(exponent.to_f64()) {
+            match Simple::from_exponent(exponent.to_f64()) {
                 Some(Simple::Square) => return $run!(Squared),
                 Some(Simple::Cube) => return $run!(Cubed),
                 Some(Simple::Root) => return $run!(Rooted),
@@ -284,18 +284,17 @@ macro_rules! simple_power {
     };
 }
 
-/// The remainder of floats with the sign of the dividend, exactly; NaN where the quotient is too
-/// large.
+/// Exact remainder of floats with the sign of the dividend; NaN if the quotient is too large.
 ///
-/// The product of the truncated quotient and the divisor has at most 51 bits, so that doubles hold
-/// it. A quotient that was rounded up leaves a rest of the other sign.
+/// The product of the truncated quotient and the divisor has at most 51 bits, so that an f64 holds it. A quotient that
+/// was rounded up leaves a remainder of the other sign, which is corrected.
 #[derive(Clone, Copy)]
 struct RemainderOfQuotient;
 
 impl Map2<f32> for RemainderOfQuotient {
     #[inline(always)]
     fn apply<const FMA: bool>(self, a: f32, b: f32) -> f32 {
-        /// Greatest quotient: 27 of 53 bits.
+        /// Value: largest quotient, of 27 bits: with 24 bits of the divisor, products fit the 53 of an f64.
         const MOST: f64 = (1u64 << 27) as f64;
         let (dividend, divisor) = (f64::from(a), f64::from(b));
         let quotient = (dividend / divisor).trunc();
@@ -306,7 +305,7 @@ impl Map2<f32> for RemainderOfQuotient {
     }
 }
 
-/// Computes what has no vectors for its own, but for remainders of most floats.
+/// Computes operations without a vector form: element by element, except remainders, most of which have one.
 fn call_on_floats(level: Level, op: Binary, a: &[f32], b: &[f32], out: &mut [f32]) {
     if op != Binary::Fmod {
         return both_plain(op, a, b, out);
@@ -406,8 +405,8 @@ impl BinaryElement for f64 {
     }
 }
 
-/// Halves are widened in registers where instructions do all of an operation. Else they are widened
-/// block by block and go through the loops of floats.
+/// Implements [`BinaryElement`] for 16-bit floats: by vectors where instructions do the whole operation, else by
+/// widening blocks for the loops of f32.
 macro_rules! halves {
     ($($t:ty),*) => { $(
         impl BinaryElement for $t {
@@ -465,7 +464,7 @@ macro_rules! integers {
 
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 
-/// The one form that loops of most types have: compiled for what the target guarantees, with both
+/// Computes `op` in the only form that loops of most types are compiled in: for the baseline of the target, with both
 /// operands in slices.
 fn both_plain<T: Number>(op: Binary, a: &[T], b: &[T], out: &mut [T]) {
     macro_rules! run {
@@ -484,7 +483,7 @@ fn both_plain<T: Number>(op: Binary, a: &[T], b: &[T], out: &mut [T]) {
     );
 }
 
-/// Computes a row by a loop over two slices. A constant is repeated in a block on the stack.
+/// Computes a row by a loop over two slices. A constant fills a block on the stack.
 fn row_of_slices<T: Number>(
     a: Operand<'_, T>,
     b: Operand<'_, T>,
@@ -510,8 +509,8 @@ fn row_of_slices<T: Number>(
     }
 }
 
-/// Replaces the operand `a` of a row by its results, block by block: `row` reads a copy on the
-/// stack. A loop that reads and writes the same memory would be another copy of the code.
+/// Replaces the operand `a` of a row by the results, block by block: `row` reads a copy on the stack. A loop that reads
+/// and writes the same memory would have to be compiled separately.
 fn each_block_in_place<T: Number>(
     side: Side,
     a: &mut [T],
@@ -530,7 +529,7 @@ fn each_block_in_place<T: Number>(
     }
 }
 
-/// [`row_of_slices`] with the results in the place of `a`.
+/// Computes a row like [`row_of_slices`], in place of `a`.
 fn in_place_of_slices<T: Number>(
     side: Side,
     a: &mut [T],
@@ -540,6 +539,7 @@ fn in_place_of_slices<T: Number>(
     each_block_in_place(side, a, b, &|a, b, out| row_of_slices(a, b, out, both));
 }
 
+/// Loop over two slices.
 struct Both<'a, T, O> {
     op: O,
     a: &'a [T],
@@ -557,6 +557,7 @@ impl<T: Number, O: Map2<T::Wide>> Loop for Both<'_, T, O> {
     }
 }
 
+/// Loop over a slice and a constant right operand.
 struct ByRight<'a, T, O> {
     op: O,
     a: &'a [T],
@@ -575,6 +576,7 @@ impl<T: Number, O: Map2<T::Wide>> Loop for ByRight<'_, T, O> {
     }
 }
 
+/// Loop over a constant left operand and a slice.
 struct ByLeft<'a, T, O> {
     op: O,
     a: T,
@@ -593,6 +595,7 @@ impl<T: Number, O: Map2<T::Wide>> Loop for ByLeft<'_, T, O> {
     }
 }
 
+/// Loop over two slices, in place of the left one.
 struct IntoLeft<'a, T, O> {
     op: O,
     a: &'a mut [T],
@@ -609,6 +612,7 @@ impl<T: Number, O: Map2<T::Wide>> Loop for IntoLeft<'_, T, O> {
     }
 }
 
+/// Loop over a slice, in place, and a constant right operand.
 struct IntoLeftByRight<'a, T, O> {
     op: O,
     a: &'a mut [T],
@@ -626,6 +630,7 @@ impl<T: Number, O: Map2<T::Wide>> Loop for IntoLeftByRight<'_, T, O> {
     }
 }
 
+/// Loop over two slices, in place of the right one.
 struct IntoRight<'a, T, O> {
     op: O,
     a: &'a [T],
@@ -642,6 +647,7 @@ impl<T: Number, O: Map2<T::Wide>> Loop for IntoRight<'_, T, O> {
     }
 }
 
+/// Loop over a constant left operand and a slice, in place.
 struct IntoRightByLeft<'a, T, O> {
     op: O,
     a: T,

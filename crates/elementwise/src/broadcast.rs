@@ -1,18 +1,17 @@
-//! Walking over operands that are broadcast to common output dims.
+//! Walks over operands that are broadcast to common output dims.
 //!
-//! The one idea: dims that all operands step through evenly are merged first, which turns nearly
-//! every case into rows whose operands are contiguous or constant. Operands that step otherwise are
-//! copied to a small block on the stack, so loops only ever see contiguous or constant operands.
+//! Dims that all operands step through evenly are merged first, so that nearly all cases become rows whose operands are
+//! contiguous or constant. Other operands are copied to a small block on the stack, so that loops see only contiguous
+//! or constant ones.
 
 use sardonyx_simd::Level;
 use sardonyx_simd::number::Number;
 
-/// Limit: most dims, after merging, that kernels with strides accept. Merging needs at most the
-/// rank of the tensors.
+/// Limit: most dims, after merging, in kernels with strides. Merging needs at most the rank of the tensors.
 pub const MAX_RANK: usize = 32;
 
-/// An operand that is broadcast to the dims of an output: along each of them, neighbours are so
-/// many elements of `data` apart, 0 where the operand has one for all (see [`broadcast_strides`]).
+/// Operand that is broadcast to the dims of an output. The stride of a dim counts elements of `data`; 0 repeats one
+/// element (see [`broadcast_strides`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Strided<'a, T> {
     pub data: &'a [T],
@@ -20,18 +19,19 @@ pub struct Strided<'a, T> {
 }
 
 impl<'a, T> Strided<'a, T> {
+    /// Creates an operand with one stride for each output dim.
     pub fn new(data: &'a [T], strides: &'a [usize]) -> Self {
         Strided { data, strides }
     }
 
-    /// Neighbours along the only dim.
+    /// Creates a contiguous operand of one dim.
     pub fn flat(data: &'a [T]) -> Self {
         Strided { data, strides: &[1] }
     }
 }
 
-/// The element strides of a contiguous operand with dims `dims` when it is broadcast to `out_dims`
-/// (dims aligned at the end, 1 broadcast), written to `strides`. `None` if it does not broadcast.
+/// Computes the strides with which a contiguous operand of dims `dims` is broadcast to `out_dims`: dims are aligned at
+/// the end, and dims of 1 repeat. Returns `None` if it cannot be broadcast.
 ///
 /// # Panics
 ///
@@ -52,35 +52,34 @@ pub fn broadcast_strides(dims: &[usize], out_dims: &[usize], strides: &mut [usiz
     Some(())
 }
 
-/// `N` operands over merged dims.
+/// Walk of `N` operands over merged dims.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk<const N: usize> {
     rank: usize,
     dims: [usize; MAX_RANK],
-    /// The strides of all operands in a dim.
+    /// Strides of all operands, for each dim.
     strides: [[isize; N]; MAX_RANK],
-    /// Where the operands start.
+    /// Offset of the first element of each operand.
     starts: [isize; N],
-    /// Output elements.
+    /// Number of output elements.
     pub len: usize,
 }
 
 impl<const N: usize> Walk<N> {
-    /// `strides[i]` belong to operand `i`, which has `lens[i]` elements.
+    /// Creates the walk over `dims`. Operand `i` has strides `strides[i]` and `lens[i]` elements.
     ///
     /// # Panics
     ///
-    /// If lengths differ, an operand would be read outside, or more than [`MAX_RANK`] dims remain.
+    /// If lengths differ, an operand is too short for its strides, or more than [`MAX_RANK`] dims remain.
     pub fn new(dims: &[usize], strides: [&[usize]; N], lens: [usize; N]) -> Walk<N> {
         for operand in strides {
             assert_eq!(operand.len(), dims.len(), "one stride per dim");
         }
-        Self::merged(dims, |i, d| strides[i][d] as isize, [0; N], lens)
+        Self::with_starts(dims, |i, d| strides[i][d] as isize, [0; N], lens)
     }
 
-    /// As [`Walk::new`], with the stride of operand `i` in dim `d` from a function and starts other
-    /// than zero.
-    pub fn merged(
+    /// Creates a walk whose operands start at `starts`. `stride(i, d)` is the stride of operand `i` in dim `d`.
+    pub fn with_starts(
         dims: &[usize],
         stride: impl Fn(usize, usize) -> isize,
         starts: [isize; N],
@@ -90,7 +89,7 @@ impl<const N: usize> Walk<N> {
         let mut walk =
             Walk { rank: 0, dims: [1; MAX_RANK], strides: [[0; N]; MAX_RANK], starts, len };
         for i in 0..N {
-            // The least and the greatest offset; i128 because strides come from outside.
+            // Least and greatest offset. `i128`, as strides come from models.
             let (mut low, mut high) = (starts[i] as i128, starts[i] as i128);
             for (d, &dim) in dims.iter().enumerate() {
                 let reach = dim.saturating_sub(1) as i128 * stride(i, d) as i128;
@@ -123,23 +122,23 @@ impl<const N: usize> Walk<N> {
         walk
     }
 
-    /// The merged dims, at least one.
+    /// Returns the merged dims, at least one.
     pub fn dims(&self) -> &[usize] {
         &self.dims[..self.rank]
     }
 
-    /// The strides of the operands in a merged dim.
+    /// Returns the strides of the operands in a merged dim.
     pub fn strides(&self, d: usize) -> [isize; N] {
         self.strides[d]
     }
 
-    /// The strides of the operands along a row, for walks without negative ones.
+    /// Returns the strides of the operands along a row, for walks without negative strides.
     pub fn steps(&self) -> [usize; N] {
         self.strides[self.rank - 1].map(|stride| stride as usize)
     }
 
-    /// The rows, or parts of rows, that make up outputs `start..end`: offsets of the operands,
-    /// first output, length.
+    /// Returns the rows, or parts of rows, that make up outputs `start..end`: offsets of the operands, index of the
+    /// first output, and length.
     #[inline(always)]
     pub fn rows(&self, start: usize, end: usize) -> Rows<'_, N> {
         let mut rows =
@@ -148,7 +147,7 @@ impl<const N: usize> Walk<N> {
         let mut d = self.rank;
         while d > 0 && rest > 0 {
             d -= 1;
-            // A zero dim has no outputs, so nobody asks for rows.
+            // A dim of 0 has no outputs, so `rest` is 0 and its index is never used.
             let dim = self.dims[d].max(1);
             rows.index[d] = rest % dim;
             rest /= dim;
@@ -162,21 +161,22 @@ impl<const N: usize> Walk<N> {
     }
 }
 
-/// How `N` operands go through output dims.
+/// Paths of `N` operands through the output dims.
 #[derive(Clone, Copy)]
 pub(crate) enum Way<'a, const N: usize> {
-    /// Each with the same step everywhere.
+    /// Each operand has one step throughout.
     Even([usize; N]),
+    /// The operands need a walk.
     Walk(&'a Walk<N>),
 }
 
 impl<'a, const N: usize> Way<'a, N> {
-    /// As [`Walk::new`]. A walk, which is much to set up for a few elements, is only put into
-    /// `walk` if it is needed.
+    /// Finds the paths of operands like [`Walk::new`]. Creates a walk, which is costly for a few elements, in `walk`
+    /// only if needed.
     ///
     /// # Panics
     ///
-    /// As [`Walk::new`].
+    /// If lengths differ, an operand is too short for its strides, or more than [`MAX_RANK`] dims remain.
     #[inline]
     pub(crate) fn new(
         dims: &[usize],
@@ -194,7 +194,7 @@ impl<'a, const N: usize> Way<'a, N> {
         Way::Even(steps)
     }
 
-    /// The strides of the operands along a row.
+    /// Returns the strides of the operands along a row.
     pub(crate) fn steps(&self) -> [usize; N] {
         match self {
             Way::Even(steps) => *steps,
@@ -202,7 +202,7 @@ impl<'a, const N: usize> Way<'a, N> {
         }
     }
 
-    /// Calls `body` with each of [`Walk::rows`].
+    /// Calls `body` with the items of [`Walk::rows`].
     #[inline(always)]
     pub(crate) fn rows(
         &self,
@@ -221,8 +221,8 @@ impl<'a, const N: usize> Way<'a, N> {
     }
 }
 
-/// The one step with which an operand of `len` elements goes through all of `dims`. `None` if there
-/// are several, it is too short, or there are no outputs.
+/// Returns the step with which an operand of `len` elements goes through all of `dims`. `None` if there are several,
+/// the operand is too short, or the output is empty.
 fn even_step(dims: &[usize], strides: &[usize], len: usize) -> Option<usize> {
     assert_eq!(strides.len(), dims.len(), "one stride per dim");
     let (mut step, mut count) = (None, 1_usize);
@@ -240,7 +240,7 @@ fn even_step(dims: &[usize], strides: &[usize], len: usize) -> Option<usize> {
     (last < len).then_some(step)
 }
 
-/// See [`Walk::rows`].
+/// Iterator of [`Walk::rows`].
 #[derive(Debug)]
 pub struct Rows<'a, const N: usize> {
     walk: &'a Walk<N>,
@@ -263,7 +263,7 @@ impl<const N: usize> Iterator for Rows<'_, N> {
         let len = (walk.dims[inner] - self.index[inner]).min(self.end - self.at);
         let row = (self.offsets.map(|offset| offset as usize), self.at, len);
         self.at += len;
-        // The next row starts at its beginning.
+        // Offsets at the beginning of this row, from which the next one's follow.
         for i in 0..N {
             self.offsets[i] -= self.index[inner] as isize * walk.strides[inner][i];
         }
@@ -290,7 +290,7 @@ impl<const N: usize> Iterator for Rows<'_, N> {
 /// Cache: elements of a block on the stack.
 pub(crate) const BLOCK: usize = 128;
 
-/// An operand of a row. Public only because hidden methods of public traits take it.
+/// Operand of a row. Public only as an argument of hidden methods.
 #[derive(Clone, Copy, Debug)]
 pub enum Operand<'a, T> {
     Slice(&'a [T]),
@@ -298,7 +298,7 @@ pub enum Operand<'a, T> {
 }
 
 impl<T: Copy> Operand<'_, T> {
-    /// The `len` elements from number `start` on.
+    /// Returns the `len` elements from element `start` on.
     pub fn part(&self, start: usize, len: usize) -> Self {
         match self {
             Operand::Slice(x) => Operand::Slice(&x[start..][..len]),
@@ -308,8 +308,8 @@ impl<T: Copy> Operand<'_, T> {
 }
 
 impl<'a, T: Number> Operand<'a, T> {
-    /// Widens the elements, at most [`BLOCK`], into `block`, but for a type that computes in
-    /// itself.
+    /// Widens the elements, at most [`BLOCK`], into `block`; elements of a type that computes in itself are returned
+    /// unchanged.
     pub(crate) fn widen<'b>(&self, level: Level, block: &'b mut [T::Wide]) -> Operand<'b, T::Wide>
     where
         'a: 'b,
@@ -328,10 +328,10 @@ impl<'a, T: Number> Operand<'a, T> {
     }
 }
 
-/// Calls `body(a, b, out)` on pieces of a row of two operands, gathering the ones that are neither
-/// contiguous nor constant.
+/// Calls `body(a, b, out)` on pieces of a row of two operands, after gathering operands that are neither contiguous nor
+/// constant.
 #[inline]
-pub(crate) fn row_of_two<T: Copy + Default, O>(
+pub(crate) fn for_each_piece<T: Copy + Default, O>(
     a: &[T],
     b: &[T],
     [step_a, step_b]: [usize; 2],
@@ -346,21 +346,22 @@ pub(crate) fn row_of_two<T: Copy + Default, O>(
     for (i, out) in out.chunks_mut(BLOCK).enumerate() {
         let (n, start) = (out.len(), i * BLOCK);
         body(
-            gathered(&a[start * step_a..], step_a, n, &mut block_a),
-            gathered(&b[start * step_b..], step_b, n, &mut block_b),
+            gather(&a[start * step_a..], step_a, n, &mut block_a),
+            gather(&b[start * step_b..], step_b, n, &mut block_b),
             out,
         );
     }
 }
 
+/// Returns `n` elements of `x`, contiguous for step 1 or constant for step 0.
 #[inline]
 fn operand<T: Copy>(x: &[T], step: usize, n: usize) -> Operand<'_, T> {
     if step == 0 { Operand::Constant(x[0]) } else { Operand::Slice(&x[..n]) }
 }
 
-/// `n` elements of `x`, `step` apart.
+/// Returns `n` elements of `x`, `step` apart, gather into `block` if they are neither contiguous nor constant.
 #[inline]
-pub(crate) fn gathered<'a, T: Copy>(
+pub(crate) fn gather<'a, T: Copy>(
     x: &'a [T],
     step: usize,
     n: usize,

@@ -1,13 +1,12 @@
-//! Comparisons, logic on booleans (bytes 0 and 1), bit operations, and choosing between two
-//! operands.
+//! Comparisons, logic on booleans (bytes 0 and 1), bit operations, and selection between two operands.
 
-use super::broadcast::{BLOCK, Operand, Strided, Way, gathered, row_of_two};
+use super::broadcast::{BLOCK, Operand, Strided, Way, for_each_piece, gather};
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::number::{Arith as _, Number};
 use sardonyx_simd::{Ended, Exec, Pool};
 use sardonyx_simd::{Level, Loop};
 
-/// A comparison. All but `Equal` are false when an operand is NaN, and so is `Equal`.
+/// Comparison. All are false if an operand is NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
     Equal,
@@ -17,7 +16,7 @@ pub enum Compare {
     GreaterOrEqual,
 }
 
-/// An operation on booleans.
+/// Operation on booleans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logic {
     And,
@@ -25,24 +24,25 @@ pub enum Logic {
     Xor,
 }
 
-/// An operation on the bits of integers.
+/// Operation on the bits of integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bitwise {
     And,
     Or,
     Xor,
-    /// Zeros come in. A shift by the width or more (or by a negative number) gives 0.
+    /// Left shift, which shifts zeros in. A shift by the width or more, or by a negative number, gives 0.
     ShiftLeft,
-    /// As [`Bitwise::ShiftLeft`], but what comes in is the sign where there is one; excess shifts
-    /// leave nothing else.
+    /// Right shift, which shifts zeros in, or copies of the sign for signed types. A shift by the width or more, or by
+    /// a negative number, leaves only these.
     ShiftRight,
 }
 
-/// `out = op(a, b)` as 0 or 1, with dims and strides as in [`binary`](super::binary).
+/// Computes `out = op(a, b)` as 0 or 1. Operands are broadcast like those of [`binary`](super::binary).
 ///
 /// # Panics
 ///
-/// As [`binary`](super::binary).
+/// If the length of `out` is not the product of `dims`, a stride list has another length than `dims`, or an operand is
+/// too short for its strides.
 pub fn compare<T: Number>(
     exec: &Exec<'_>,
     op: Compare,
@@ -57,7 +57,7 @@ pub fn compare<T: Number>(
         if const { size_of::<T>() == size_of::<T::Wide>() } {
             return compare_row(level, op, a, b, out);
         }
-        // Narrow floats go through the loops of wide ones.
+        // Narrow floats are widened for the loops of f32.
         let (mut wide_a, mut wide_b) = ([T::Wide::ZERO; BLOCK], [T::Wide::ZERO; BLOCK]);
         for (i, out) in out.chunks_mut(BLOCK).enumerate() {
             let (start, n) = (i * BLOCK, out.len());
@@ -90,12 +90,13 @@ fn compare_row<T: Number>(
     }
 }
 
-/// `out = op(a, b)` on booleans given as bytes, any non-zero byte being true; `out` holds 0 and 1.
-/// Dims and strides as in [`binary`](super::binary).
+/// Computes `out = op(a, b)` on booleans in bytes, of which 0 is false and others are true; `out` receives 0 and 1.
+/// Operands are broadcast like those of [`binary`](super::binary).
 ///
 /// # Panics
 ///
-/// As [`binary`](super::binary).
+/// If the length of `out` is not the product of `dims`, a stride list has another length than `dims`, or an operand is
+/// too short for its strides.
 pub fn logic(
     exec: &Exec<'_>,
     op: Logic,
@@ -113,11 +114,12 @@ pub fn logic(
     })
 }
 
-/// `out = op(a, b)` on integers, with dims and strides as in [`binary`](super::binary).
+/// Computes `out = op(a, b)` on integers. Operands are broadcast like those of [`binary`](super::binary).
 ///
 /// # Panics
 ///
-/// As [`binary`](super::binary).
+/// If the length of `out` is not the product of `dims`, a stride list has another length than `dims`, or an operand is
+/// too short for its strides.
 pub fn bitwise<T: Integer>(
     exec: &Exec<'_>,
     op: Bitwise,
@@ -137,7 +139,7 @@ pub fn bitwise<T: Integer>(
     })
 }
 
-/// 1 where `x` is zero, else 0.
+/// Writes 1 for zeros in `x` and 0 for other elements.
 ///
 /// # Panics
 ///
@@ -146,7 +148,7 @@ pub fn not(pool: &Pool, x: &[u8], out: &mut [u8]) -> Result<(), Ended> {
     test_each(pool, x, out, |x| x == 0)
 }
 
-/// 1 where `x` is NaN, else 0.
+/// Writes 1 for NaN in `x` and 0 for other elements.
 ///
 /// # Panics
 ///
@@ -155,7 +157,7 @@ pub fn is_nan<T: Number>(pool: &Pool, x: &[T], out: &mut [u8]) -> Result<(), End
     test_each(pool, x, out, |x| x.widen().is_nan())
 }
 
-/// 1 where `x` is minus infinity (if `negative`) or infinity (if `positive`), else 0.
+/// Writes 1 for minus infinity (if `negative`) and infinity (if `positive`) in `x`, and 0 for other elements.
 ///
 /// # Panics
 ///
@@ -172,6 +174,7 @@ pub fn is_inf<T: Number>(
     })
 }
 
+/// Writes whether each element passes a test, as 0 or 1.
 fn test_each<T: Copy + Sync>(
     pool: &Pool,
     x: &[T],
@@ -186,14 +189,15 @@ fn test_each<T: Copy + Sync>(
     })
 }
 
-/// `out = a` where `condition` is not zero, else `b`, with strides for all three as in
+/// Selects elements: `out = a` where `condition` is not zero, else `b`. All three are broadcast like operands of
 /// [`binary`](super::binary).
 ///
-/// Elements are only moved, so `T` may be any plain type of their width.
+/// Elements are only copied, so `T` may be any plain type of their width.
 ///
 /// # Panics
 ///
-/// As [`binary`](super::binary).
+/// If the length of `out` is not the product of `dims`, a stride list has another length than `dims`, or an operand is
+/// too short for its strides.
 pub fn select<T: Copy + Default + Send + Sync>(
     pool: &Pool,
     dims: &[usize],
@@ -215,9 +219,9 @@ pub fn select<T: Copy + Default + Send + Sync>(
             for (i, out) in out[at - start..][..n].chunks_mut(BLOCK).enumerate() {
                 let first = i * BLOCK;
                 let n = out.len();
-                let a = gathered(&a[at_a + first * step_a..], step_a, n, &mut block_a);
-                let b = gathered(&b[at_b + first * step_b..], step_b, n, &mut block_b);
-                match gathered(&condition[at_c + first * step_c..], step_c, n, &mut flags) {
+                let a = gather(&a[at_a + first * step_a..], step_a, n, &mut block_a);
+                let b = gather(&b[at_b + first * step_b..], step_b, n, &mut block_b);
+                match gather(&condition[at_c + first * step_c..], step_c, n, &mut flags) {
                     Operand::Constant(0) => copy_operand(b, out),
                     Operand::Constant(_) => copy_operand(a, out),
                     Operand::Slice(flags) => match (a, b) {
@@ -238,6 +242,7 @@ pub fn select<T: Copy + Default + Send + Sync>(
     })
 }
 
+/// Writes an operand to `out`.
 fn copy_operand<T: Copy>(x: Operand<'_, T>, out: &mut [T]) {
     match x {
         Operand::Slice(x) => out.copy_from_slice(x),
@@ -245,8 +250,8 @@ fn copy_operand<T: Copy>(x: Operand<'_, T>, out: &mut [T]) {
     }
 }
 
-/// Writes elements of `a` where flags are not 0, else those of `b`, as integers of their size: a
-/// choice between floats, or pairs of bytes, becomes a jump for each element.
+/// Writes elements of `a` where flags are not 0, else those of `b`, as integers of their size: selecting floats, or
+/// pairs of bytes, compiles to a branch for each element.
 #[inline(always)]
 fn choose<T: Copy>(flags: &[u8], out: &mut [T], a: &[T], b: &[T]) {
     macro_rules! choose_as {
@@ -255,8 +260,7 @@ fn choose<T: Copy>(flags: &[u8], out: &mut [T], a: &[T], b: &[T]) {
             let out = out.as_mut_ptr().cast::<$t>();
             let (a, b) = (a.as_ptr().cast::<$t>(), b.as_ptr().cast::<$t>());
             for (i, flag) in flags[..n].iter().enumerate() {
-                // SAFETY: the slices have `n` elements of the size of the integer, which may lie at
-                // any address.
+                // SAFETY: all slices have `n` elements of the size of the integer, and accesses are unaligned.
                 unsafe {
                     let (a, b) = (a.add(i).read_unaligned(), b.add(i).read_unaligned());
                     let mask = <$t>::from(*flag != 0).wrapping_neg();
@@ -278,7 +282,7 @@ fn choose<T: Copy>(flags: &[u8], out: &mut [T], a: &[T], b: &[T]) {
     }
 }
 
-/// Rows of two operands, for operations whose output type differs from theirs.
+/// Computes `row` for all rows of two operands, for operations whose output type differs from theirs.
 fn rows<T: Copy + Default + Sync, O: Send>(
     pool: &Pool,
     dims: &[usize],
@@ -295,15 +299,18 @@ fn rows<T: Copy + Default + Sync, O: Send>(
     fill(pool, out, 1, |start, out| {
         way.rows(start, start + out.len(), |[at_a, at_b], at, n| {
             let out = &mut out[at - start..][..n];
-            row_of_two(&a[at_a..], &b[at_b..], steps, out, &row);
+            for_each_piece(&a[at_a..], &b[at_b..], steps, out, &row);
         });
     })
 }
 
+/// Operation on two elements.
 trait Test<T, O>: Copy {
+    /// Computes the operation.
     fn apply(self, a: T, b: T) -> O;
 }
 
+/// Loop over one row.
 struct Row<'a, T, O, F> {
     a: Operand<'a, T>,
     b: Operand<'a, T>,
@@ -389,16 +396,21 @@ impl Test<u8, u8> for XorBool {
     }
 }
 
-/// An integer type, for [`bitwise`].
+/// Integer type of [`bitwise`].
 pub trait Integer: Number {
+    /// Computes the bitwise and.
     #[doc(hidden)]
     fn and(self, other: Self) -> Self;
+    /// Computes the bitwise or.
     #[doc(hidden)]
     fn or(self, other: Self) -> Self;
+    /// Computes the bitwise exclusive or.
     #[doc(hidden)]
     fn xor(self, other: Self) -> Self;
+    /// Shifts left, see [`Bitwise::ShiftLeft`].
     #[doc(hidden)]
     fn shift_left(self, by: Self) -> Self;
+    /// Shifts right, see [`Bitwise::ShiftRight`].
     #[doc(hidden)]
     fn shift_right(self, by: Self) -> Self;
 }

@@ -1,7 +1,7 @@
-//! Arithmetic on floats of 16 bits in vectors: operands are widened in registers and results
-//! rounded there, so that memory only sees 16 bits.
+//! Arithmetic on 16-bit floats in vectors: operands are widened and results rounded in registers, so that memory
+//! traffic is 16 bits for each element.
 //!
-//! Kernels that compute in floats have whole slices widened and rounded.
+//! Kernels that compute in f32 widen and round whole slices instead.
 
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::halves::FloatVectors;
@@ -11,10 +11,10 @@ use sardonyx_simd::{Body, Ended, Exec, Level, Simd};
 use super::binary::Binary;
 use super::broadcast::Operand;
 
-/// Geometry: elements that a constant is repeated in: those of the widest vector.
+/// Geometry: elements of a repeated constant: as many as the widest vector has.
 const MOST_LANES: usize = 16;
 
-/// An operation that each instruction set has on vectors of floats.
+/// Operation that each instruction set has for vectors of floats.
 #[derive(Clone, Copy)]
 enum Vectored {
     Add,
@@ -27,6 +27,7 @@ enum Vectored {
 }
 
 impl Vectored {
+    /// Returns the vector form of `op`, or `None` if it has none.
     fn new(op: Binary) -> Option<Vectored> {
         Some(match op {
             Binary::Add => Vectored::Add,
@@ -44,10 +45,10 @@ impl Vectored {
     ///
     /// # Safety
     ///
-    /// The demands of [`Simd`] must hold.
+    /// The machine has the instruction set of `S`.
     #[inline(always)]
     unsafe fn apply<S: Simd>(self, a: S::V, b: S::V) -> S::V {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the instruction set of `S`.
         unsafe {
             match self {
                 Vectored::Add => S::add(a, b),
@@ -65,15 +66,15 @@ impl Vectored {
     }
 }
 
-/// Elements that are read: neighbours, or one element over and over.
+/// Elements to read: adjacent ones, or one element repeatedly.
 #[derive(Clone, Copy)]
 struct Elements<T> {
     first: *const T,
-    /// Distance of neighbours: 0 if there is a vector of one element.
+    /// Distance between elements: 1, or 0 for a vector of one repeated element.
     step: usize,
 }
 
-/// Operands of a row and its results, which may replace one of the operands.
+/// Body that computes a row. Results may replace one of the operands.
 struct Row<T> {
     op: Vectored,
     a: Elements<T>,
@@ -82,7 +83,7 @@ struct Row<T> {
     len: usize,
 }
 
-/// Writes `op(a, b)` to `out` if vectors compute it.
+/// Writes `op(a, b)` to `out` and returns true if `op` has a vector form.
 pub(super) fn row<T: FloatVectors>(
     level: Level,
     op: Binary,
@@ -94,12 +95,12 @@ pub(super) fn row<T: FloatVectors>(
     let (mut repeated_a, mut repeated_b) = ([T::ZERO; MOST_LANES], [T::ZERO; MOST_LANES]);
     let a = Elements::new(a, out.len(), &mut repeated_a);
     let b = Elements::new(b, out.len(), &mut repeated_b);
-    // SAFETY: the operands are as long as the row, or a vector of a constant.
+    // SAFETY: the operands have as many elements as the row, or a vector of a constant.
     unsafe { level.run_body(Row { op, a, b, out: out.as_mut_ptr(), len: out.len() }) };
     true
 }
 
-/// Replaces `a` by `op(a, b)`, or by `op(b, a)` with `is_reversed`, if vectors compute it.
+/// Replaces `a` by `op(a, b)`, or by `op(b, a)` with `is_reversed`, and returns true if `op` has a vector form.
 pub(super) fn row_in_place<T: FloatVectors>(
     level: Level,
     op: Binary,
@@ -113,17 +114,18 @@ pub(super) fn row_in_place<T: FloatVectors>(
     let (out, len) = (a.as_mut_ptr(), a.len());
     let own = Elements { first: out.cast_const(), step: 1 };
     let (a, b) = if is_reversed { (b, own) } else { (own, b) };
-    // SAFETY: as in `row`; each element is read before it is replaced.
+    // SAFETY: the operands have as many elements as the row, or a vector of a constant; each element is read before it
+    // is replaced.
     unsafe { level.run_body(Row { op, a, b, out, len }) };
     true
 }
 
 impl<T: FloatVectors> Elements<T> {
-    /// Returns the elements of a row's operand; `repeated` is room for those of a constant.
+    /// Returns the elements of a row's operand; `repeated` is memory for a constant.
     ///
     /// # Panics
     ///
-    /// If there are fewer than `len`.
+    /// If a slice has fewer than `len` elements.
     fn new(operand: Operand<'_, T>, len: usize, repeated: &mut [T]) -> Self {
         match operand {
             Operand::Slice(x) => Elements { first: x[..len].as_ptr(), step: 1 },
@@ -134,6 +136,7 @@ impl<T: FloatVectors> Elements<T> {
         }
     }
 
+    /// Returns a pointer to element `index`.
     fn at(self, index: usize) -> *const T {
         self.first.wrapping_add(index * self.step)
     }
@@ -146,12 +149,12 @@ impl<T: FloatVectors> Body for Row<T> {
     ///
     /// # Safety
     ///
-    /// `len` elements must be readable from both operands, or a whole vector where their distance
-    /// is 0, and as many writable.
+    /// `len` elements are readable from both operands, or a whole vector if their step is 0, and `len` elements are
+    /// writable.
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let Row { op, a, b, out, len } = self;
-        /// Computes a row by one operation, so that no vector asks which.
+        /// Computes whole vectors by one operation, so that the loop does not branch on it, and returns their end.
         macro_rules! sweep {
             ($op:ident) => {{
                 let mut at = 0;
@@ -163,7 +166,7 @@ impl<T: FloatVectors> Body for Row<T> {
                 at
             }};
         }
-        // SAFETY: the caller's promise; the remainder goes through whole vectors of its own.
+        // SAFETY: the caller promises valid elements; the remainder is copied through whole vectors on the stack.
         unsafe {
             let at = match op {
                 Vectored::Add => sweep!(Add),

@@ -1,22 +1,22 @@
-//! What each unary operation does to one element, as types that loops are generic over.
+//! Unary operations on one element, as types that loops are generic over.
 
 use sardonyx_simd::number::{Arith, Math};
 
-/// An operation on one element of a float type that computes in itself.
+/// Operation on one element of a float type that computes in itself.
 pub trait Map<W: Math>: Copy + Sync {
+    /// Computes the operation.
     fn apply<const FMA: bool>(self, x: W) -> W;
 }
 
-/// How many names there are, for array types.
+/// Counts names, for the lengths of arrays in types.
 pub const fn count(names: &[&str]) -> usize {
     names.len()
 }
 
 /// Declares operations: a name, its parameters (all of the float type), and its value for `x`.
 ///
-/// `Neg |x, FMA| x.neg();` becomes a struct without fields of weight whose `apply::<FMA>(x)` is
-/// `x.neg()`; `LeakyRelu(alpha) |x, FMA| ..` one with the parameter `alpha`. A function would not
-/// do: each operation must be a type of its own to get its own loop.
+/// `Neg |x, FMA| x.neg();` becomes a zero-sized struct whose `apply::<FMA>(x)` is `x.neg()`; `LeakyRelu(alpha) |x, FMA|
+/// ..` one with the parameter `alpha`. Each operation must be a type, not a function, to get a loop of its own.
 macro_rules! operations {
     ($($name:ident $(($($p:ident),+))? |$x:ident, $fma:ident| $value:expr;)*) => { $(
         #[allow(missing_debug_implementations)] // `derive` does not accept the computed array length.
@@ -25,7 +25,7 @@ macro_rules! operations {
             pub [W; $crate::operations::count(&[$($(stringify!($p)),+)?])],
         );
 
-        // By hand, for the same reason.
+        // Not derived, for the same reason.
         impl<W: Copy> Clone for $name<W> {
             fn clone(&self) -> Self {
                 *self
@@ -84,10 +84,9 @@ operations! {
     };
     HardSwish |x, FMA| {
         let gate = x.mul_add::<FMA>(W::from_f64(1.0 / 6.0), W::from_f64(0.5));
-        x.mul(between(gate, W::ZERO, W::ONE))
+        x.mul(clamp(gate, W::ZERO, W::ONE))
     };
-    // The loops below keep `x` itself on the positive side, so that infinity times zero never
-    // enters.
+    // The operations below return `x` itself on the positive side, so that infinity is never multiplied by zero.
     LeakyRelu(alpha) |x, FMA| if x < W::ZERO { x.mul(alpha) } else { x };
     Elu(alpha) |x, FMA| {
         let negative = alpha.mul(x.expm1::<FMA>());
@@ -101,7 +100,7 @@ operations! {
         let negative = alpha.mul(x.div(alpha).expm1::<FMA>());
         if x < W::ZERO { negative } else { x }
     };
-    HardSigmoid(alpha, beta) |x, FMA| between(x.mul_add::<FMA>(alpha, beta), W::ZERO, W::ONE);
+    HardSigmoid(alpha, beta) |x, FMA| clamp(x.mul_add::<FMA>(alpha, beta), W::ZERO, W::ONE);
     Swish(alpha) |x, FMA| silu::<W, FMA>(x, alpha);
     ThresholdedRelu(alpha) |x, FMA| if x > alpha { x } else { W::ZERO };
     Shrink(lambda, bias) |x, FMA| {
@@ -110,15 +109,15 @@ operations! {
     };
 }
 
-/// `x * sigmoid(alpha x)`.
+/// Computes `x * sigmoid(alpha x)`.
 #[inline(always)]
 fn silu<W: Math, const FMA: bool>(x: W, alpha: W) -> W {
     x.mul(Math::sigmoid::<FMA>(x.mul(alpha)))
 }
 
-/// `x` clipped to `low..=high`; NaN stays.
+/// Clamps `x` to `low..=high`; NaN stays.
 #[inline(always)]
-pub fn between<W: PartialOrd + Copy>(x: W, low: W, high: W) -> W {
+pub fn clamp<W: PartialOrd + Copy>(x: W, low: W, high: W) -> W {
     let x = if x < low { low } else { x };
     if x > high { high } else { x }
 }

@@ -1,4 +1,4 @@
-//! Kernels as methods of element types.
+//! Kernels as methods of element types, so that callers dispatch on a type once.
 
 use half::{bf16, f16};
 use sardonyx_simd::number::{Math, Number};
@@ -9,7 +9,7 @@ use crate::quantized::{Code, Dividend, Factors, Precision, Scaling, Stored};
 use crate::{Binary, Compare, Link, Side, Source, Strided, Update};
 
 per_type! {
-    /// Loops over the elements of every number type.
+    /// Elementwise loops of all number types.
     trait ElementLoops: Number for [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64] {
         compare = fn compare(
             exec: &Exec<'_>, op: Compare, dims: &[usize], a: Strided<'_, Self>, b: Strided<'_, Self>,
@@ -33,13 +33,13 @@ per_type! {
         ) -> Result<(), Ended>;
     }
 
-    /// Loops of the floats that compute in wider ones.
+    /// Conversions of the floats that compute in f32.
     trait NarrowLoops: Number for [f16, bf16] {
         widen = fn widen_slice(exec: &Exec<'_>, x: &[Self], wide: &mut [f32]) -> Result<(), Ended>;
         narrow = fn narrow_slice(exec: &Exec<'_>, wide: &[f32], y: &mut [Self]) -> Result<(), Ended>;
     }
 
-    /// Loops that write over what they read, in the types that training computes in.
+    /// Loops whose results may replace operands, in the types that training computes in.
     trait UpdateLoops: Math for [f32, f64] {
         update = fn update(
             exec: &Exec<'_>, functions: &Update, sources: &[Source<'_, Self>],

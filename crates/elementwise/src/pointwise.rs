@@ -1,47 +1,49 @@
-//! Several operations on every element, one after the other, in one pass over memory.
+//! Chains of operations on each element, in one pass over memory.
 //!
-//! The output is cut into tiles that stay in the first cache. On each tile the first operation
-//! writes the output, and all others work on it in place, with the loops that they have on their
-//! own: results are the bits of separate calls.
+//! The output is cut into tiles that stay in the first-level cache. On each tile the first operation writes the output,
+//! and the others work in place, with the loops that they have elsewhere: results are bit-identical to those of
+//! separate calls.
 
 use std::array;
 
-use super::binary::{Binary, BinaryElement, Side, part, part_in_place};
+use super::binary::{Binary, BinaryElement, Side, compute_part, compute_part_in_place};
 use super::broadcast::{Strided, Walk, Way};
 use super::unary::{Unary, UnaryElement, clip_all, clip_all_in_place};
 use sardonyx_simd::Level;
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::{Ended, Exec, Pool};
 
-/// Limit: most operations that are fused. Where their operands are is kept on the stack, and most
-/// memory traffic is saved after a few.
+/// Limit: most fused operations. The paths of their operands are on the stack, and most memory traffic is saved by the
+/// first few.
 pub const MAX_LINKS: usize = 16;
 
-/// Cache: bytes of a tile. It shares a first-level cache of 32 KB with the operand that is read,
-/// and is long enough for the calls on it to cost little. 12 KB take as long in a cache of 48 KB.
+/// Cache: bytes of a tile. It shares a first-level cache of 32 KB with one operand, and is long enough that calls on it
+/// cost little. 12 KB take as long in a cache of 48 KB.
 const TILE: usize = 8 << 10;
 
-/// An operation on what the one before it gives.
+/// Operation on the result of the previous link.
 #[derive(Clone, Copy, Debug)]
 pub enum Link<'a, T> {
     Unary(Unary),
-    /// As [`clip`](super::clip).
+    /// Limits, see [`clip`](super::clip).
     Clip {
         low: T,
         high: T,
     },
-    /// With another operand.
+    /// Operation with another operand.
     Binary {
         op: Binary,
-        /// Which operand the result of the link before is.
+        /// Side of the previous link's result.
         side: Side,
+        /// Elements of the other operand.
         other: &'a [T],
-        /// As in [`binary`](super::binary).
+        /// Strides with which it is broadcast, see [`Strided`].
         strides: &'a [usize],
     },
 }
 
 impl<T> Link<'_, T> {
+    /// Estimates the cost of one element, in cheap operations.
     fn work(&self) -> usize {
         match self {
             Link::Unary(op) => op.work(),
@@ -51,15 +53,15 @@ impl<T> Link<'_, T> {
     }
 }
 
-/// `out` is what the last of `links` gives, of which the first reads `x`; over output dims `dims`.
+/// Computes the chain `links`, whose first link reads `x`, over output dims `dims`.
 ///
-/// `x` has strides as operands of [`binary`](super::binary) do. Where the first link has no other
-/// operand, it is contiguous with dims `dims`. `out` is contiguous.
+/// `x` is broadcast like operands of [`binary`](super::binary), unless the first link has no other operand: then it is
+/// contiguous with dims `dims`. `out` is contiguous.
 ///
 /// # Panics
 ///
-/// If there are no links or more than [`MAX_LINKS`], `out` or `x` has not the size of `dims`, a
-/// stride list not their length, or an operand is too short for its strides.
+/// If the number of links is 0 or more than [`MAX_LINKS`], the length of `out` or `x` is not the product of `dims`, a
+/// stride list has another length than `dims`, or an operand is too short for its strides.
 pub fn pointwise<T: UnaryElement + BinaryElement>(
     exec: &Exec<'_>,
     dims: &[usize],
@@ -82,12 +84,12 @@ pub fn pointwise<T: UnaryElement + BinaryElement>(
     })
 }
 
-/// Replaces every element of `x`, contiguous with dims `dims`, by what the last of `links` gives,
-/// of which the first reads it.
+/// Computes the chain `links` in place of `x`, which is contiguous with dims `dims`.
 ///
 /// # Panics
 ///
-/// As [`pointwise`].
+/// If the number of links is 0 or more than [`MAX_LINKS`], the length of `x` is not the product of `dims`, strides have
+/// another length than `dims`, or an operand is too short for its strides.
 pub fn pointwise_in_place<T: UnaryElement + BinaryElement>(
     exec: &Exec<'_>,
     dims: &[usize],
@@ -105,7 +107,7 @@ pub fn pointwise_in_place<T: UnaryElement + BinaryElement>(
     })
 }
 
-/// Calls `body(start, tile)` for tiles that make up `out`.
+/// Calls `body(start, tile)` for tiles that make up `out`, divided between threads.
 fn by_tiles<T: Send>(
     pool: &Pool,
     links: &[Link<'_, T>],
@@ -123,7 +125,7 @@ fn by_tiles<T: Send>(
     })
 }
 
-/// The first link, with what it reads.
+/// First link, with its operands.
 enum First<'a, T> {
     Unary(Unary, &'a [T]),
     Clip(T, T, &'a [T]),
@@ -131,6 +133,7 @@ enum First<'a, T> {
 }
 
 impl<'a, T: UnaryElement + BinaryElement> First<'a, T> {
+    /// Prepares the first link, which reads `x`.
     fn new(
         dims: &[usize],
         x: &'a [T],
@@ -156,42 +159,42 @@ impl<'a, T: UnaryElement + BinaryElement> First<'a, T> {
         }
     }
 
-    /// Writes the elements from number `start` on.
+    /// Writes the elements from element `start` on.
     fn run(&self, level: Level, start: usize, out: &mut [T]) {
         match self {
             First::Unary(op, x) => T::unary(level, *op, &x[start..start + out.len()], out),
             First::Clip(low, high, x) => {
                 clip_all(level, *low, *high, &x[start..start + out.len()], out);
             }
-            First::Binary(op, way, a, b) => part(level, *op, *way, start, a, b, out),
+            First::Binary(op, way, a, b) => compute_part(level, *op, *way, start, a, b, out),
         }
     }
 }
 
-/// Choice: as many links as most steps have, for which less memory is prepared: that of
-/// [`MAX_LINKS`] takes longer than a few links on a few elements.
+/// Choice: number of links that most chains do not exceed. Preparing the memory for [`MAX_LINKS`] takes longer than a
+/// few links on a few elements.
 const FEW_LINKS: usize = 4;
 
-/// Calls `body` with the ways of the links through their other operands, link by link.
+/// Calls `body` with the paths of the links' other operands, link by link.
 fn with_ways<T, R>(
     dims: &[usize],
     links: &[Link<'_, T>],
     body: impl FnOnce(&[Way<'_, 1>]) -> R,
 ) -> R {
     if links.len() <= FEW_LINKS {
-        body(&ways::<T, FEW_LINKS>(dims, links, &mut no_walks()))
+        body(&find_ways::<T, FEW_LINKS>(dims, links, &mut no_walks()))
     } else {
-        body(&ways::<T, MAX_LINKS>(dims, links, &mut no_walks()))
+        body(&find_ways::<T, MAX_LINKS>(dims, links, &mut no_walks()))
     }
 }
 
-/// No walk yet. Made element by element: a copy of a constant array clears all of its bytes.
+/// Returns empty walks, written element by element: a copy of a constant array would clear all bytes of the walks.
 fn no_walks<const N: usize>() -> [Option<Walk<1>>; N] {
     array::from_fn(|_| None)
 }
 
-/// The ways of at most `N` links; `walks` is where those go that need one.
-fn ways<'a, T, const N: usize>(
+/// Finds the paths of at most `N` links. Paths that need a walk refer to `walks`.
+fn find_ways<'a, T, const N: usize>(
     dims: &[usize],
     links: &[Link<'_, T>],
     walks: &'a mut [Option<Walk<1>>; N],
@@ -206,8 +209,7 @@ fn ways<'a, T, const N: usize>(
     })
 }
 
-/// Replaces the elements from number `start` on by what the last link gives, of which the first
-/// reads them.
+/// Computes the chain `links` in place of the elements `x`, which begin at element `start`.
 fn run_in_place<T: UnaryElement + BinaryElement>(
     level: Level,
     links: &[Link<'_, T>],
@@ -220,7 +222,7 @@ fn run_in_place<T: UnaryElement + BinaryElement>(
             Link::Unary(op) => T::unary_in_place(level, op, x),
             Link::Clip { low, high } => clip_all_in_place(level, low, high, x),
             Link::Binary { op, side, other, .. } => {
-                part_in_place(level, op, side, *way, start, x, other)
+                compute_part_in_place(level, op, side, *way, start, x, other)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Numbers of few bits: tensors, slices and blocks of them have a scale and perhaps a zero point.
+//! Numbers of few bits: tensors, slices or blocks of them have a scale and perhaps a zero point.
 
 mod linear;
 mod requantize;
@@ -16,31 +16,32 @@ use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::{bf16_to_f32, f16_to_f32};
 use sardonyx_simd::{Ended, Exec};
 
-/// Integers of 2, 4 or 8 bits, one after the other, from the lowest bits of each byte on.
+/// Integers of 2, 4 or 8 bits, packed from the lowest bits of each byte on.
 #[derive(Clone, Copy, Debug)]
 pub struct Codes<'a> {
     pub bytes: &'a [u8],
+    /// Number of bits of a code.
     pub bits: usize,
-    /// Whether the highest bit is a sign.
+    /// Whether the highest bit of a code is a sign.
     pub signed: bool,
 }
 
 impl Codes<'_> {
-    /// How many there are, with what fills the last byte.
+    /// Returns the number of codes, including padding in the last byte.
     pub fn len(&self) -> usize {
         self.bytes.len() * (8 / self.bits)
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// One of them.
+    /// Returns the code at `index`.
     ///
     /// # Panics
     ///
-    /// If there are not that many.
+    /// If `index` is out of range.
     #[inline]
     pub fn get(&self, index: usize) -> i32 {
         let per_byte = 8 / self.bits;
@@ -55,18 +56,18 @@ impl Codes<'_> {
 /// Zero points of blocks.
 #[derive(Clone, Copy, Debug)]
 pub enum Zeros<'a> {
-    /// One for all.
+    /// One zero point for all blocks.
     One(f32),
-    /// Integers, of which each row of blocks begins with a byte of its own.
+    /// Codes, of which each row of blocks begins at a byte boundary.
     Rows(Codes<'a>),
-    /// Integers, all of them one after the other.
+    /// Codes without padding between rows.
     Dense(Codes<'a>),
-    /// As numbers.
+    /// Floats.
     Floats(&'a [f32]),
 }
 
 impl Zeros<'_> {
-    /// The zero point of a block of a row that has that many.
+    /// Returns the zero point of a block of a row with `blocks` blocks.
     #[inline]
     pub fn get(&self, row: usize, block: usize, blocks: usize) -> f32 {
         match self {
@@ -81,34 +82,34 @@ impl Zeros<'_> {
     }
 }
 
-/// The columns of a matrix, each cut into blocks of its elements. The last block of a column is as
-/// long as the others, whether the matrix needs all of it or not.
+/// Columns of a matrix, each quantized in blocks. All blocks of a column have the same length, even if the matrix uses
+/// only a part of the last.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns<'a> {
-    /// Column by column.
+    /// Codes, column by column.
     pub codes: Codes<'a>,
-    /// Elements of a column.
+    /// Number of elements of a column.
     pub depth: usize,
-    /// Elements of a block.
+    /// Number of elements of a block.
     pub block: usize,
-    /// Column by column, one for each block.
+    /// Scale of each block, column by column.
     pub scales: &'a [f32],
     pub zeros: Zeros<'a>,
-    /// Block whose scale and zero point each element of a column has; if empty, its own.
+    /// Block whose scale and zero point belong to each element of a column; if empty, the block that holds it.
     pub groups: &'a [i32],
 }
 
 impl Columns<'_> {
-    /// Blocks of a column.
+    /// Returns the number of blocks of a column.
     pub fn blocks(&self) -> usize {
         self.depth.div_ceil(self.block)
     }
 
-    /// The elements of some columns from one on, column by column.
+    /// Dequantizes columns from column `first` on, column by column.
     ///
     /// # Panics
     ///
-    /// If `out` is not a whole number of columns, or there are not that many.
+    /// If `out` is not a whole number of columns, or there are fewer columns.
     pub fn dequantize(&self, exec: &Exec<'_>, first: usize, out: &mut [f32]) -> Result<(), Ended> {
         let (blocks, depth) = (self.blocks(), self.depth);
         rows(exec.pool, out, depth, 2 * depth, |skipped, out| {
@@ -130,7 +131,7 @@ impl Columns<'_> {
         })
     }
 
-    /// Writes a column whose elements name their blocks.
+    /// Dequantizes a column whose elements belong to the blocks in `groups`.
     fn dequantize_groups(&self, at: usize, column: &mut [f32]) {
         let blocks = self.blocks();
         let start = at * blocks * self.block;
@@ -143,7 +144,7 @@ impl Columns<'_> {
     }
 }
 
-/// Scales in the type that they have.
+/// Scales in their stored type.
 #[derive(Clone, Copy, Debug)]
 pub enum Scales<'a> {
     Floats(&'a [f32]),
@@ -152,6 +153,7 @@ pub enum Scales<'a> {
 }
 
 impl Scales<'_> {
+    /// Returns the number of scales.
     pub fn len(&self) -> usize {
         match self {
             Scales::Floats(scales) => scales.len(),
@@ -160,15 +162,16 @@ impl Scales<'_> {
         }
     }
 
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns one of them.
+    /// Returns the scale at `index`.
     ///
     /// # Panics
     ///
-    /// If there are not that many.
+    /// If `index` is out of range.
     #[inline]
     pub fn get(&self, index: usize) -> f32 {
         match self {
@@ -179,26 +182,25 @@ impl Scales<'_> {
     }
 }
 
-/// A tensor that is quantized in blocks along one axis, from which slices along another are taken.
+/// Tensor that is quantized in blocks along one axis, and from which slices along another are gathered.
 #[derive(Clone, Copy, Debug)]
 pub struct Slices<'a> {
     pub codes: Codes<'a>,
-    /// Elements before, along and after the axis that slices are taken along.
+    /// Sizes before, along and after the axis of the slices.
     pub taken: [usize; 3],
-    /// Elements before, along and after the axis that is cut into blocks.
+    /// Sizes before, along and after the axis that is cut into blocks.
     pub cut: [usize; 3],
-    /// Elements of a block.
+    /// Number of elements of a block.
     pub block: usize,
-    /// In the order of the elements, with one for each block along the axis that is cut. Only those
-    /// of the slices that are taken are widened.
+    /// Scale of each block, in the order of the elements. Only scales of gathered slices are widened.
     pub scales: Scales<'a>,
-    /// In the same order; rows begin with a byte of their own only if the last axis is cut.
+    /// Zero point of each block, in the same order; rows begin at a byte boundary only if the last axis is cut.
     pub zeros: Zeros<'a>,
 }
 
 impl Slices<'_> {
-    /// The slices at some places, in the order of their axis; zeros for a place that is not there.
-    /// Places count from the end if they are negative.
+    /// Gathers and dequantizes the slices at `places`, in their order. Negative places count from the end; a place out
+    /// of range gives zeros.
     ///
     /// # Panics
     ///
@@ -216,33 +218,33 @@ impl Slices<'_> {
                 let place = places[place];
                 let place = if place < 0 { place + along as i64 } else { place };
                 match usize::try_from(place).ok().filter(|place| *place < along) {
-                    Some(place) => self.slice((outer * along + place) * after, slice),
+                    Some(place) => self.dequantize_slice((outer * along + place) * after, slice),
                     None => slice.fill(0.0),
                 }
             }
         })
     }
 
-    /// Elements from one on.
-    fn slice(&self, start: usize, out: &mut [f32]) {
+    /// Dequantizes the elements from `start` on, one by one unless the last axis is cut.
+    fn dequantize_slice(&self, start: usize, out: &mut [f32]) {
         let [_, along, after] = self.cut;
         let blocks = along.div_ceil(self.block);
         if after == 1 {
-            return self.run_of_blocks(start, blocks, out);
+            return self.dequantize_blocks(start, blocks, out);
         }
         for (offset, element) in out.iter_mut().enumerate() {
             let at = start + offset;
             let (row, place, column) = (at / (along * after), at / after % along, at % after);
             let block = place / self.block;
             let scale = self.scales.get((row * blocks + block) * after + column);
-            // All of these are one row.
+            // Index in a single row of zero points.
             let zero = self.zeros.get(0, (row * blocks + block) * after + column, 0);
             *element = (self.codes.get(at) as f32 - zero) * scale;
         }
     }
 
-    /// Writes elements from one on where the last axis is cut, block by block.
-    fn run_of_blocks(&self, start: usize, blocks: usize, mut out: &mut [f32]) {
+    /// Dequantizes the elements from `start` on, block by block, if the last axis is cut.
+    fn dequantize_blocks(&self, start: usize, blocks: usize, mut out: &mut [f32]) {
         let along = self.cut[1];
         let mut at = start;
         while !out.is_empty() {
@@ -283,7 +285,7 @@ mod tests {
     #[test]
     fn columns_end_within_a_block() {
         let exec = Exec::new(Pool::serial(), Isa::Portable);
-        // Three elements in blocks of two, of two columns: a block of each ends unused.
+        // Three elements in blocks of two, in two columns: the last block of each has an unused element.
         let columns = Columns {
             codes: Codes { bytes: &[1, 2, 3, 99, 4, 5, 6, 99], bits: 8, signed: false },
             depth: 3,
@@ -325,7 +327,7 @@ mod tests {
             let (last, first) = ([35.0, 40.0, 54.0, 60.0], [-1.0, 0.0, 2.0, 4.0]);
             assert_eq!(out, [last, first, [0.0; 4]].concat()[..]);
         }
-        // The other way round.
+        // Slices along the second axis, blocks along the first.
         let slices = Slices {
             codes,
             taken: [3, 4, 1],

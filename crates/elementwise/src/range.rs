@@ -7,15 +7,15 @@ use sardonyx_simd::chunks::fill;
 use sardonyx_simd::number::Number;
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// An element type of [`range`]: floats and signed integers.
+/// Element type of [`range`]: floats and signed integers.
 pub trait Ranged: Number {
-    /// `start + index * delta`: rounded once for floats, wrapping for integers.
+    /// Returns `start + index * delta`, rounded once for floats, wrapping for integers.
     #[doc(hidden)]
     fn at(start: Self, delta: Self, index: usize) -> Self;
 
-    /// How many steps it takes from `start` to `limit`, rounded up; negative in the wrong
-    /// direction, and no finite number if `delta` is zero. The difference of two f32 is rounded as
-    /// such. Of narrow floats, difference and quotient are rounded to f32 unless `double`.
+    /// Counts the steps from `start` to `limit`, rounded up. The count is negative if `delta` has the wrong sign, and
+    /// not finite if it is zero. The difference of two f32 is rounded to f32; for narrow floats, difference and
+    /// quotient are rounded to f32 unless `double`.
     fn steps(start: Self, limit: Self, delta: Self, double: bool) -> f64;
 }
 
@@ -24,7 +24,7 @@ macro_rules! floats {
         impl Ranged for $t {
             #[inline(always)]
             fn at(start: $t, delta: $t, index: usize) -> $t {
-                // Adding the step again and again would pile up errors.
+                // Repeated addition would accumulate rounding errors.
                 <$t as Number>::from_f64(start.to_f64() + index as f64 * delta.to_f64())
             }
 
@@ -37,7 +37,7 @@ macro_rules! floats {
     )* };
 }
 
-/// Steps of a narrow float.
+/// Counts the steps between narrow floats, not yet rounded up.
 fn narrow_steps(start: f64, limit: f64, delta: f64, double: bool) -> f64 {
     if double { (limit - start) / delta } else { f64::from((limit - start) as f32 / delta as f32) }
 }
@@ -62,7 +62,7 @@ macro_rules! integers {
                 if delta == 0 {
                     return f64::NAN;
                 }
-                // Division rounds towards zero: one step more if that was down.
+                // Division truncates: one step more if that rounded down.
                 let rest = distance % delta;
                 let up = rest != 0 && (rest < 0) == (delta < 0);
                 (distance / delta + i128::from(up)) as f64
@@ -73,7 +73,7 @@ macro_rules! integers {
 
 integers!(i8, i16, i32, i64);
 
-/// `y[i] = start + i * delta`
+/// Fills `y` with `y[i] = start + i * delta`.
 pub fn range<T: Ranged>(exec: &Exec<'_>, start: T, delta: T, y: &mut [T]) -> Result<(), Ended> {
     let &Exec { pool, isa, .. } = exec;
     let level = Level::new(isa);
@@ -82,6 +82,7 @@ pub fn range<T: Ranged>(exec: &Exec<'_>, start: T, delta: T, y: &mut [T]) -> Res
     })
 }
 
+/// Loop of [`range`], from index `first` on.
 struct Steps<'a, T> {
     start: T,
     delta: T,

@@ -1,25 +1,25 @@
 //! Functions of single elements, for programs over a few numbers: counters, indices, conditions.
 //!
-//! An element is a word that has the bits of its type in its low bytes and zeros above, so that
-//! elements of all types can stand in one array. Results are those of the loops over slices, bit
-//! for bit; functions that these compute by other means for each instruction set are left out.
+//! An element is a word with the bits of its type in the low bytes and zeros above, so that one array can hold elements
+//! of all types. Results are bit-identical to those of the loops over slices; functions that these compute differently
+//! on each instruction set are left out.
 
 use super::binary::Binary;
 use super::compare::{Compare, Logic};
 use super::unary::Unary;
 use sardonyx_simd::number::{Arith, Math};
 
-/// A function of two elements; one of one element ignores the second.
+/// Function of two elements, or of one element if it ignores the second.
 pub type ScalarFn = fn(u64, u64) -> u64;
 
-/// An element type that fits a word and computes in itself.
+/// Element type that fits a word and computes in itself.
 pub trait ScalarElement: Arith {
-    /// The element in the low bytes of a word.
+    /// Converts the low bytes of a word to an element.
     fn of_word(word: u64) -> Self;
-    /// The element as a word.
+    /// Converts the element to a word.
     fn to_word(self) -> u64;
 
-    /// A function of two elements of this type; `None` for one that is left out.
+    /// Returns the function of an operation on two elements; `None` for an operation that is left out.
     fn scalar_binary(op: Binary) -> Option<ScalarFn> {
         Some(match op {
             Binary::Add => |a, b| two(a, b, Self::add),
@@ -53,7 +53,7 @@ pub trait ScalarElement: Arith {
         })
     }
 
-    /// A function of one element of this type; `None` for one that is left out.
+    /// Returns the function of an operation on one element; `None` for an operation that is left out.
     fn scalar_unary(op: Unary) -> Option<ScalarFn> {
         Some(match op {
             Unary::Abs => |a, _| one(a, <Self as Arith>::abs),
@@ -73,7 +73,7 @@ pub trait ScalarElement: Arith {
         })
     }
 
-    /// A comparison of two elements of this type: 0 or 1.
+    /// Returns the function of a comparison, with result 0 or 1.
     fn scalar_compare(op: Compare) -> ScalarFn {
         match op {
             Compare::Equal => |a, b| truth(a, b, |a: &Self, b| a == b),
@@ -85,22 +85,25 @@ pub trait ScalarElement: Arith {
     }
 }
 
+/// Applies a function to one word.
 #[inline(always)]
 fn one<T: ScalarElement>(a: u64, f: impl Fn(T) -> T) -> u64 {
     f(T::of_word(a)).to_word()
 }
 
+/// Applies a function to two words.
 #[inline(always)]
 fn two<T: ScalarElement>(a: u64, b: u64, f: impl Fn(T, T) -> T) -> u64 {
     f(T::of_word(a), T::of_word(b)).to_word()
 }
 
+/// Applies a predicate to two words.
 #[inline(always)]
 fn truth<T: ScalarElement>(a: u64, b: u64, f: impl Fn(&T, &T) -> bool) -> u64 {
     u64::from(f(&T::of_word(a), &T::of_word(b)))
 }
 
-/// An operation on two booleans, any word but 0 being true: 0 or 1.
+/// Returns the function of an operation on booleans, with result 0 or 1. Words other than 0 are true.
 pub fn scalar_logic(op: Logic) -> ScalarFn {
     match op {
         Logic::And => |a, b| u64::from(a != 0 && b != 0),

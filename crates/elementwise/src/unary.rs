@@ -1,30 +1,29 @@
-//! Operations on every element of one buffer.
+//! Operations on each element of one buffer.
 
 use std::marker::PhantomData;
 
 use half::{bf16, f16};
 
-use super::operations::{self as op, Map, between};
+use super::operations::{self as op, Map, clamp};
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::number::{Arith, Math, Number};
 use sardonyx_simd::vecmath::{MAX_REDUCED, cos_reduced, sin_reduced, tan_reduced};
 use sardonyx_simd::{Ended, Exec, Isa};
 use sardonyx_simd::{Level, Loop};
 
-/// An operation on one element.
+/// Operation on one element.
 ///
-/// NaN gives NaN everywhere; domain errors (square root of -1) do too. Integers compute `Abs`,
-/// `Neg`, `Sign`, `Relu` and `Square` in themselves (wrapping) and all else in f64, truncated and
-/// saturated.
+/// NaN gives NaN, and so do domain errors such as the square root of -1. Integers compute `Abs`, `Neg`, `Sign`, `Relu`
+/// and `Square` in their own type, wrapping, and all other operations in f64, truncated and saturated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unary {
     Abs,
     Neg,
     Ceil,
     Floor,
-    /// To the nearest integer, ties to even.
+    /// Nearest integer, ties to even.
     Round,
-    /// -1, 0 or 1.
+    /// Sign: -1, 0 or 1.
     Sign,
     Sqrt,
     Reciprocal,
@@ -52,19 +51,19 @@ pub enum Unary {
     Softsign,
     /// `x * sigmoid(x)`
     Silu,
-    /// With the error function.
+    /// GELU with the error function.
     Gelu,
-    /// The approximation with tanh.
+    /// Approximation of GELU with tanh.
     GeluTanh,
     /// `x * tanh(softplus(x))`
     Mish,
     /// `x * HardSigmoid(1/6, 1/2)`
     HardSwish,
-    /// `alpha * x` below zero.
+    /// `alpha * x` below zero, else `x`.
     LeakyRelu {
         alpha: f32,
     },
-    /// `alpha * (exp(x) - 1)` below zero.
+    /// `alpha * (exp(x) - 1)` below zero, else `x`.
     Elu {
         alpha: f32,
     },
@@ -73,11 +72,11 @@ pub enum Unary {
         alpha: f32,
         gamma: f32,
     },
-    /// `alpha * (exp(x / alpha) - 1)` below zero.
+    /// `alpha * (exp(x / alpha) - 1)` below zero, else `x`.
     Celu {
         alpha: f32,
     },
-    /// `alpha * x + beta`, between 0 and 1.
+    /// `alpha * x + beta`, clamped to 0 and 1.
     HardSigmoid {
         alpha: f32,
         beta: f32,
@@ -86,11 +85,11 @@ pub enum Unary {
     Swish {
         alpha: f32,
     },
-    /// Zero unless above `alpha`.
+    /// `x` above `alpha`, else 0.
     ThresholdedRelu {
         alpha: f32,
     },
-    /// `x` moved towards zero by `bias` where it is further than `lambda` from it, else zero.
+    /// `x` moved towards zero by `bias` if `|x| > lambda`, else 0.
     Shrink {
         lambda: f32,
         bias: f32,
@@ -98,7 +97,7 @@ pub enum Unary {
 }
 
 impl Unary {
-    /// A guess at the cost of one element, in units of a cheap one.
+    /// Estimates the cost of one element, in cheap operations.
     pub(super) fn work(self) -> usize {
         use Unary::*;
         match self {
@@ -112,7 +111,7 @@ impl Unary {
     }
 }
 
-/// Calls `$run!(operation)` with the operation type for `$op`, its parameters as `$w`.
+/// Calls `$run!(operation)` with the operation type for `$op`, whose parameters are of type `$w`.
 macro_rules! with_operation {
     ($op:expr, $w:ty, $run:ident) => {{
         let p = PhantomData::<$w>;
@@ -163,7 +162,7 @@ macro_rules! with_operation {
     }};
 }
 
-/// Applies `op` to every element of `x`.
+/// Applies `op` to each element of `x`.
 ///
 /// # Panics
 ///
@@ -182,7 +181,7 @@ pub fn unary<T: UnaryElement>(
     })
 }
 
-/// Replaces every element of `x` by `op` of it.
+/// Replaces each element of `x` by `op` of it.
 pub fn unary_in_place<T: UnaryElement>(
     exec: &Exec<'_>,
     op: Unary,
@@ -193,8 +192,7 @@ pub fn unary_in_place<T: UnaryElement>(
     fill(pool, x, op.work(), |_, x| T::unary_in_place(level, op, x))
 }
 
-/// Every element of `x`, but at least `low` and at most `high`. NaN stays; if `low > high` the
-/// result is `high`.
+/// Clamps each element of `x` to `low..=high`. NaN stays; if `low > high`, the result is `high`.
 ///
 /// # Panics
 ///
@@ -214,7 +212,7 @@ pub fn clip<T: Number>(
     })
 }
 
-/// Clips every element of `x` in place, like [`clip`].
+/// Clamps each element of `x` in place, like [`clip`].
 pub fn clip_in_place<T: Number>(
     exec: &Exec<'_>,
     low: T,
@@ -226,7 +224,7 @@ pub fn clip_in_place<T: Number>(
     fill(pool, x, 1, |_, x| clip_all_in_place(level, low, high, x))
 }
 
-/// Writes the elements of a chunk between two limits.
+/// Clamps the elements of a chunk.
 pub(super) fn clip_all<T: Number>(level: Level, low: T, high: T, x: &[T], y: &mut [T]) {
     if let (Some(x), Some(y)) = (T::as_wide(x), T::as_wide_mut(y)) {
         let (low, high) = (low.widen(), high.widen());
@@ -236,7 +234,7 @@ pub(super) fn clip_all<T: Number>(level: Level, low: T, high: T, x: &[T], y: &mu
     clip_all_in_place(level, low, high, y);
 }
 
-/// Clips the elements of a chunk in place. Narrow floats go through the loop of wide ones.
+/// Clamps the elements of a chunk in place. Narrow floats are widened for the loop of f32.
 pub(super) fn clip_all_in_place<T: Number>(level: Level, low: T, high: T, x: &mut [T]) {
     let (low, high) = (low.widen(), high.widen());
     if let Some(x) = T::as_wide_mut(x) {
@@ -251,12 +249,14 @@ pub(super) fn clip_all_in_place<T: Number>(level: Level, low: T, high: T, x: &mu
     }
 }
 
-/// An element type [`unary`] works on: every [`Number`].
+/// Element type of [`unary`]: each [`Number`].
 ///
-/// The methods are the loops over one chunk.
+/// The methods are loops over one chunk.
 pub trait UnaryElement: Number {
+    /// Computes `y = op(x)`.
     #[doc(hidden)]
     fn unary(level: Level, op: Unary, x: &[Self], y: &mut [Self]);
+    /// Computes `x = op(x)`.
     #[doc(hidden)]
     fn unary_in_place(level: Level, op: Unary, x: &mut [Self]);
 }
@@ -271,7 +271,7 @@ impl UnaryElement for f32 {
         match op {
             Unary::Sin | Unary::Cos | Unary::Tan => {
                 y.copy_from_slice(x);
-                turn(level, op, y);
+                compute_trigonometric(level, op, y);
             }
             _ => with_operation!(op, f32, run),
         }
@@ -284,15 +284,15 @@ impl UnaryElement for f32 {
             };
         }
         match op {
-            Unary::Sin | Unary::Cos | Unary::Tan => turn(level, op, x),
+            Unary::Sin | Unary::Cos | Unary::Tan => compute_trigonometric(level, op, x),
             _ => with_operation!(op, f32, run),
         }
     }
 }
 
-/// Computes sine, cosine and tangent of f32: the vectorised reduction first, and then the C library
-/// for the few arguments beyond it.
-fn turn(level: Level, op: Unary, x: &mut [f32]) {
+/// Computes sine, cosine or tangent of f32: vectorized first, then by the C library for the few arguments beyond the
+/// reduction.
+fn compute_trigonometric(level: Level, op: Unary, x: &mut [f32]) {
     let mut arguments = [0.0; 256];
     for x in x.chunks_mut(arguments.len()) {
         let arguments = &mut arguments[..x.len()];
@@ -344,7 +344,7 @@ impl Map<f32> for TanReduced {
 
 impl UnaryElement for f64 {
     fn unary(level: Level, op: Unary, x: &[f64], y: &mut [f64]) {
-        in_place(x, y, |y| f64::unary_in_place(level, op, y));
+        copy_and_run(x, y, |y| f64::unary_in_place(level, op, y));
     }
 
     fn unary_in_place(level: Level, op: Unary, x: &mut [f64]) {
@@ -357,19 +357,19 @@ impl UnaryElement for f64 {
     }
 }
 
-/// Calls `body` with parts of `y` that hold those of `x`: one more pass through the first-level
-/// cache, half the code.
-fn in_place<T: Number>(x: &[T], y: &mut [T], mut body: impl FnMut(&mut [T])) {
+/// Copies `x` to `y` part by part and calls `body` on each part of `y`: one more pass through the first-level cache,
+/// but half the code.
+fn copy_and_run<T: Number>(x: &[T], y: &mut [T], mut body: impl FnMut(&mut [T])) {
     for (x, y) in x.chunks(1024).zip(y.chunks_mut(1024)) {
         y.copy_from_slice(x);
         body(y);
     }
 }
 
-/// Cache: elements that are converted at a time to the type that they are computed in.
+/// Cache: elements that are converted at a time to the type that computes them.
 const CONVERTED: usize = 512;
 
-/// Halves are widened block by block and go through the loops of floats.
+/// Implements [`UnaryElement`] for 16-bit floats, by widening blocks for the loops of f32.
 macro_rules! halves {
     ($($t:ty),*) => { $(
         impl UnaryElement for $t {
@@ -402,7 +402,7 @@ macro_rules! integers {
     ($($t:ty),*) => { $(
         impl UnaryElement for $t {
             fn unary(level: Level, op: Unary, x: &[$t], y: &mut [$t]) {
-                in_place(x, y, |y| <$t>::unary_in_place(level, op, y));
+                copy_and_run(x, y, |y| <$t>::unary_in_place(level, op, y));
             }
 
             fn unary_in_place(_: Level, op: Unary, x: &mut [$t]) {
@@ -413,7 +413,7 @@ macro_rules! integers {
                     Unary::Relu => x.iter_mut().for_each(|x| *x = Arith::max(*x, 0)),
                     Unary::Square => x.iter_mut().for_each(|x| *x = Arith::mul(*x, *x)),
                     Unary::Ceil | Unary::Floor | Unary::Round => {}
-                    _ => through_f64(op, x),
+                    _ => run_in_f64(op, x),
                 }
             }
         }
@@ -422,9 +422,8 @@ macro_rules! integers {
 
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 
-/// Computes an operation on integers in f64, without fused multiply-adds, so that the result is the
-/// same on every machine.
-fn through_f64<T: Number>(op: Unary, x: &mut [T]) {
+/// Computes an operation on integers in f64, without fused multiply-adds, so that results are the same on all machines.
+fn run_in_f64<T: Number>(op: Unary, x: &mut [T]) {
     let portable = Level::new(Isa::Portable);
     let mut doubles = [0.0; CONVERTED];
     for x in x.chunks_mut(CONVERTED) {
@@ -439,6 +438,7 @@ fn through_f64<T: Number>(op: Unary, x: &mut [T]) {
     }
 }
 
+/// Loop from one slice to another.
 struct MapTo<'a, O> {
     op: O,
     x: &'a [f32],
@@ -455,6 +455,7 @@ impl<O: Map<f32>> Loop for MapTo<'_, O> {
     }
 }
 
+/// Loop over one slice in place.
 struct MapInPlace<'a, T, O> {
     op: O,
     x: &'a mut [T],
@@ -470,6 +471,7 @@ impl<T: Math, O: Map<T>> Loop for MapInPlace<'_, T, O> {
     }
 }
 
+/// Loop that clamps one slice into another.
 struct Clip<'a, W> {
     low: W,
     high: W,
@@ -482,11 +484,12 @@ impl<W: Arith> Loop for Clip<'_, W> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         for (y, x) in self.y.iter_mut().zip(self.x) {
-            *y = between(*x, self.low, self.high);
+            *y = clamp(*x, self.low, self.high);
         }
     }
 }
 
+/// Loop that clamps one slice in place.
 struct ClipInPlace<'a, W> {
     low: W,
     high: W,
@@ -498,7 +501,7 @@ impl<W: Arith> Loop for ClipInPlace<'_, W> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         for x in self.x {
-            *x = between(*x, self.low, self.high);
+            *x = clamp(*x, self.low, self.high);
         }
     }
 }

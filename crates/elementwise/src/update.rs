@@ -1,10 +1,8 @@
-//! Several functions of the elements at the same place, with several results, in one pass over
-//! memory. A result may lie where an operand lies: steps of optimizers change weights and what is
-//! kept for them so.
+//! Several functions of the elements at one index, with several results, in one pass over memory. A result may replace
+//! an operand: steps of optimizers update weights and states so.
 //!
-//! Elements are taken in tiles that stay in the first cache. All functions work on a tile, with the
-//! loops that they have on their own, before any result of it is written: results are the bits of
-//! separate calls.
+//! Elements are processed in tiles that stay in the first-level cache. All functions work on a tile, with the loops
+//! that they have elsewhere, before any result of it is written: results are bit-identical to those of separate calls.
 
 use std::array;
 
@@ -18,27 +16,28 @@ use sardonyx_simd::{Ended, Exec};
 /// Limit: most results.
 pub const MAX_RESULTS: usize = 4;
 
-/// Limit: most values of a tile that are needed at the same time, besides the operands.
+/// Limit: most values of a tile that are live at one time, besides the operands.
 const PLACES: usize = 12;
 
-/// Cache: elements of a tile on the stack. Those of all places fit a first-level cache of 32 KB.
+/// Cache: elements of a tile on the stack. The tiles of all places fit a first-level cache of 32 KB.
 const TILE: usize = 512;
 
-/// A function of one or two elements.
+/// Function of one or two elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Function {
     Unary(Unary),
     Binary(Binary),
 }
 
-/// A function, and the numbers of what it reads: first operands are counted, then the functions
-/// before it. The second means nothing for a function of one element.
+/// Function and its arguments. Argument numbers count operands first, then earlier functions. The second is ignored by
+/// a function of one element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Applied {
     pub function: Function,
     pub reads: [usize; 2],
 }
 
+/// Returns the argument numbers that the function reads.
 impl Applied {
     fn reads(&self) -> &[usize] {
         match self.function {
@@ -47,6 +46,7 @@ impl Applied {
         }
     }
 
+    /// Estimates the cost of one element, in cheap operations.
     fn work(&self) -> usize {
         match self.function {
             Function::Unary(op) => op.work(),
@@ -55,34 +55,37 @@ impl Applied {
     }
 }
 
-/// What an operand is.
+/// Operand of an update.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a, T> {
-    /// One element, which is at all places.
+    /// One element, repeated.
     One(T),
-    /// An element for each place.
+    /// Slice of elements.
     All(&'a [T]),
-    /// What the result of this number is before it is written.
+    /// Old elements of the result with this index.
     Result(usize),
 }
 
-/// Where a function finds what it reads.
+/// Argument of a function.
 #[derive(Clone, Copy, Debug)]
 enum Read {
     Operand(usize),
     Place(usize),
 }
 
-/// Functions that are applied one after the other, with a place for what each gives.
+/// Functions in order of execution, with a place (a tile on the stack) for the value of each.
 #[derive(Debug)]
 pub struct Update {
+    /// Number of operands.
     operands: usize,
     steps: Vec<Step>,
-    /// The places of the results after all functions.
+    /// Places of the results after all functions.
     results: Vec<usize>,
+    /// Estimated cost of one element, in cheap operations.
     work: usize,
 }
 
+/// Function with its arguments and the place of its value.
 #[derive(Debug)]
 struct Step {
     function: Function,
@@ -91,11 +94,11 @@ struct Step {
 }
 
 impl Update {
-    /// Functions of so many operands. `results` are numbers of functions, counted as in
-    /// [`Applied`]. `None` if there are more than [`MAX_RESULTS`], one is no function, a function
-    /// reads what comes after it, or too many values are needed at the same time.
+    /// Assigns places to the values of functions of `operands` operands. `results` are numbers of functions, counted as
+    /// in [`Applied`]. Returns `None` if `results` is empty or longer than [`MAX_RESULTS`], a result is not a function,
+    /// a function reads itself or a later one, or too many values are live at one time.
     pub fn new(operands: usize, functions: &[Applied], results: &[usize]) -> Option<Update> {
-        // By function: the number of the last one that reads it; results are read at the end.
+        // Index of the last function that reads each function; results are read at the end.
         let mut last = vec![0; functions.len()];
         for (index, applied) in functions.iter().enumerate() {
             for read in applied.reads() {
@@ -112,7 +115,7 @@ impl Update {
         if results.is_empty() || results.len() > MAX_RESULTS {
             return None;
         }
-        // By place: the function whose value it has.
+        // Function whose value each place holds.
         let mut held: [Option<usize>; PLACES] = [None; PLACES];
         let mut place_of = vec![0; functions.len()];
         let mut steps = Vec::with_capacity(functions.len());
@@ -133,23 +136,22 @@ impl Update {
         Some(Update { operands, steps, results, work })
     }
 
-    /// How many functions there are.
+    /// Returns the number of functions.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// Whether there are none.
+    /// Whether the list of functions is empty.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 }
 
-/// Applies the functions at all places. Results have one length, and so have operands with an
-/// element for each place.
+/// Applies the functions to the elements at all indices. Results and slices of operands have one length.
 ///
 /// # Panics
 ///
-/// If lengths differ, or there are other numbers of operands and results than the functions have.
+/// If lengths differ, or `functions` has other numbers of operands or results.
 pub fn update<T: UnaryElement + BinaryElement>(
     exec: &Exec<'_>,
     functions: &Update,
@@ -184,8 +186,8 @@ pub fn update<T: UnaryElement + BinaryElement>(
                     Read::Operand(number) => match sources[number] {
                         Source::One(element) => Operand::Constant(element),
                         Source::All(elements) => Operand::Slice(&elements[start..start + len]),
-                        // SAFETY: the ranges of threads are disjoint, and parts that are written
-                        // live after all functions of a tile.
+                        // SAFETY: ranges of threads are disjoint, and no part that is written lives until all functions
+                        // of a tile have run.
                         Source::Result(number) => unsafe {
                             Operand::Slice(result(number).read(start, len))
                         },
@@ -198,7 +200,7 @@ pub fn update<T: UnaryElement + BinaryElement>(
                 apply(level, step, read, &mut out[..len]);
             }
             for (number, place) in functions.results.iter().enumerate() {
-                // SAFETY: the ranges of threads are disjoint, and nothing reads any more.
+                // SAFETY: ranges of threads are disjoint, and no part that is read lives any more.
                 let part = unsafe { result(number).part(start, len) };
                 part.copy_from_slice(&places[*place][..len]);
             }
@@ -206,6 +208,7 @@ pub fn update<T: UnaryElement + BinaryElement>(
     })
 }
 
+/// Computes one function of a tile.
 fn apply<'a, T: UnaryElement + BinaryElement + 'a>(
     level: Level,
     step: &Step,
@@ -229,26 +232,26 @@ mod tests {
     use crate::{Strided, binary, unary};
     use sardonyx_simd::{Isa, Pool};
 
-    fn applied(function: Function, a: usize, b: usize) -> Applied {
+    fn make_applied(function: Function, a: usize, b: usize) -> Applied {
         Applied { function, reads: [a, b] }
     }
 
-    /// `m' = m * b + g * c; w' = w - sqrt(m') * r`: operands w, m, g, b, c, r.
+    /// Returns `m' = m * b + g * c; w' = w - sqrt(m') * r`, with operands w, m, g, b, c, r.
     fn functions() -> Update {
         let (add, sub) = (Function::Binary(Binary::Add), Function::Binary(Binary::Sub));
         let mul = Function::Binary(Binary::Mul);
         let functions = [
-            applied(mul, 1, 3),
-            applied(mul, 2, 4),
-            applied(add, 6, 7),
-            applied(Function::Unary(Unary::Sqrt), 8, usize::MAX),
-            applied(mul, 9, 5),
-            applied(sub, 0, 10),
+            make_applied(mul, 1, 3),
+            make_applied(mul, 2, 4),
+            make_applied(add, 6, 7),
+            make_applied(Function::Unary(Unary::Sqrt), 8, usize::MAX),
+            make_applied(mul, 9, 5),
+            make_applied(sub, 0, 10),
         ];
         Update::new(6, &functions, &[11, 8]).unwrap()
     }
 
-    /// The same by separate calls.
+    /// Computes [`functions`] by separate calls.
     fn one_by_one(exec: &Exec<'_>, [w, m, g]: [&[f32]; 3], [b, c, r]: [f32; 3]) -> [Vec<f32>; 2] {
         let len = w.len();
         let two = |op, x: &[f32], y: &[f32]| {
@@ -308,18 +311,22 @@ mod tests {
     #[test]
     fn places_are_used_again_and_limited() {
         let neg = Function::Unary(Unary::Neg);
-        // Each reads the one before.
-        let chain: Vec<Applied> = (0..100).map(|i| applied(neg, i, 0)).collect();
+        // Each function reads the previous one.
+        let chain: Vec<Applied> = (0..100).map(|i| make_applied(neg, i, 0)).collect();
         let chain = Update::new(1, &chain, &[100]).unwrap();
         assert!(chain.steps.iter().all(|step| step.place < 2));
-        // All are read at the end.
+        // All values are live until the end.
         let sum = Function::Binary(Binary::Add);
-        let mut wide: Vec<Applied> = (0..PLACES).map(|_| applied(neg, 0, 0)).collect();
-        let last = (2..=PLACES).map(|i| applied(sum, i, if i == 2 { 1 } else { PLACES + i - 2 }));
+        let mut wide: Vec<Applied> = (0..PLACES).map(|_| make_applied(neg, 0, 0)).collect();
+        let last =
+            (2..=PLACES).map(|i| make_applied(sum, i, if i == 2 { 1 } else { PLACES + i - 2 }));
         wide.extend(last);
         assert!(Update::new(1, &wide, &[wide.len()]).is_none(), "a place for each and one more");
-        assert!(Update::new(1, &[applied(neg, 1, 0)], &[1]).is_none(), "it reads itself");
-        assert!(Update::new(1, &[applied(neg, 0, 0)], &[0]).is_none(), "an operand is no result");
-        assert!(Update::new(1, &[applied(neg, 0, 0)], &[]).is_none());
+        assert!(Update::new(1, &[make_applied(neg, 1, 0)], &[1]).is_none(), "it reads itself");
+        assert!(
+            Update::new(1, &[make_applied(neg, 0, 0)], &[0]).is_none(),
+            "an operand is no result"
+        );
+        assert!(Update::new(1, &[make_applied(neg, 0, 0)], &[]).is_none());
     }
 }

@@ -30,6 +30,13 @@ pub struct Heads<'a, T = f32> {
     pub strides: [usize; 4],
 }
 
+/// Memory for elements of all heads, with the strides of [`Heads`].
+#[derive(Debug)]
+pub struct HeadsMut<'a, T = f32> {
+    pub data: &'a mut [T],
+    pub strides: [usize; 4],
+}
+
 impl<T> Heads<'_, T> {
     /// Returns the strides by name.
     fn strides(&self) -> Strides {
@@ -195,18 +202,14 @@ fn check_reach(len: usize, strides: Strides, dims: [usize; 4]) {
     assert!(last.is_some_and(|last| last < len), "{dims:?} by {strides:?} in {len}");
 }
 
-/// Computes an attention in f32. Rows of `y` are contiguous: the last of `y_strides` is 1.
+/// Computes an attention in f32. Rows of `y` are contiguous: its last stride is 1.
 ///
 /// # Panics
 ///
 /// If an operand is too short for its strides, or elements of `y` overlap.
-pub fn attention(
-    exec: &Exec<'_>,
-    job: &Attention<'_>,
-    y: &mut [f32],
-    y_strides: [usize; 4],
-) -> Result<(), Ended> {
-    let y_strides = Strides::from(y_strides);
+pub fn attention(exec: &Exec<'_>, job: &Attention<'_>, y: HeadsMut<'_>) -> Result<(), Ended> {
+    let HeadsMut { data: y, strides } = y;
+    let y_strides = Strides::from(strides);
     job.check(y.len(), y_strides);
     let s = job.sizes;
     assert_eq!(y_strides.element, 1, "rows of the output are contiguous");
@@ -238,21 +241,21 @@ fn check_apart(strides: Strides, dims: [usize; 4]) {
 /// between queries.
 pub fn attention_plain<T: Math>(
     job: &Attention<'_, T>,
-    y: &mut [T],
-    y_strides: [usize; 4],
-    scores: Option<(Stage, &mut [T], usize)>,
+    y: HeadsMut<'_, T>,
+    scores: Option<StageScores<'_, T>>,
 ) {
-    let y_strides = Strides::from(y_strides);
-    let scores = scores.map(|(stage, scores, stride)| StageScores { stage, scores, stride });
+    let HeadsMut { data: y, strides } = y;
+    let y_strides = Strides::from(strides);
     with_scratch_of(job.sizes.keys, |row| compute_plain(row, job, y, y_strides, scores));
 }
 
 /// Buffer for the scores at one stage, an output of [`attention_plain`].
-struct StageScores<'a, T> {
-    stage: Stage,
-    scores: &'a mut [T],
+#[derive(Debug)]
+pub struct StageScores<'a, T> {
+    pub stage: Stage,
+    pub scores: &'a mut [T],
     /// Distance in elements between the scores of one query and the next.
-    stride: usize,
+    pub stride: usize,
 }
 
 /// Stores the scores of query `index`, counted over all heads, if `kept` holds those of `stage`.

@@ -15,6 +15,17 @@ pub struct Suppression {
     pub score: Option<f32>,
 }
 
+/// Sizes of a non-maximum suppression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoxDims {
+    /// Number of batch elements.
+    pub batch: usize,
+    /// Number of classes.
+    pub classes: usize,
+    /// Number of boxes of a batch element.
+    pub boxes: usize,
+}
+
 /// Converts each box to `[x1, y1, x2, y2]` with the smaller coordinates first. `boxes` are `[y1, x1, y2, x2]`, two
 /// opposite corners in any order, or, if `centered`, `[x, y, width, height]` with the centre.
 ///
@@ -31,19 +42,23 @@ pub fn corners(centered: bool, boxes: &[f32], corners: &mut [f32]) {
             let (width, height) = (c / 2.0, d / 2.0);
             [a - width, b - height, a + width, b + height]
         } else {
-            let ordered = |a: f32, b: f32| if a >= b { (b, a) } else { (a, b) };
-            let ((y1, y2), (x1, x2)) = (ordered(a, c), ordered(b, d));
+            let ((y1, y2), (x1, x2)) = (sort_pair(a, c), sort_pair(b, d));
             [x1, y1, x2, y2]
         };
     }
 }
 
+/// Returns the smaller number first.
+fn sort_pair(a: f32, b: f32) -> (f32, f32) {
+    if a >= b { (b, a) } else { (a, b) }
+}
+
 /// Whether the intersection of two boxes is more than the ratio `most` of their union. A box without an area overlaps
 /// no box.
 fn exceeds_overlap(a: &[f32; 4], b: &[f32; 4], most: f32) -> bool {
-    let side = |axis: usize| a[axis + 2].min(b[axis + 2]) - a[axis].max(b[axis]);
+    let overlap_along = |axis: usize| a[axis + 2].min(b[axis + 2]) - a[axis].max(b[axis]);
     let area = |of: &[f32; 4]| (of[2] - of[0]) * (of[3] - of[1]);
-    let (width, height) = (side(0), side(1));
+    let (width, height) = (overlap_along(0), overlap_along(1));
     if !(width > 0.0 && height > 0.0) {
         return false;
     }
@@ -66,7 +81,7 @@ fn exceeds_overlap(a: &[f32; 4], b: &[f32; 4], most: f32) -> bool {
 pub fn suppress(
     exec: &Exec<'_>,
     how: Suppression,
-    [batch, classes, count]: [usize; 3],
+    BoxDims { batch, classes, boxes: count }: BoxDims,
     boxes: &[f32],
     scores: &[f32],
     kept: &mut [i64],
@@ -125,8 +140,8 @@ fn suppress_list(
             break;
         }
         let one = &boxes[*index as usize];
-        let goes = |kept: &i64| exceeds_overlap(one, &boxes[*kept as usize], how.overlap);
-        if !kept[..count].iter().any(goes) {
+        let suppresses = |kept: &i64| exceeds_overlap(one, &boxes[*kept as usize], how.overlap);
+        if !kept[..count].iter().any(suppresses) {
             kept[count] = *index as i64;
             count += 1;
         }
@@ -178,8 +193,8 @@ mod tests {
                     [x, y, x + 2.0 + (at % 5) as f32, y + 1.0 + (at % 7) as f32]
                 })
                 .collect();
-            let score = |at: usize| if at % 17 == 3 { f32::NAN } else { (at * 7 % 11) as f32 };
-            let scores: Vec<f32> = (0..batch * classes * count).map(score).collect();
+            let score_of = |at: usize| if at % 17 == 3 { f32::NAN } else { (at * 7 % 11) as f32 };
+            let scores: Vec<f32> = (0..batch * classes * count).map(score_of).collect();
             for (most, score) in [(1, None), (count, None), (count, Some(2.0)), (3, Some(5.0))] {
                 let how = Suppression { overlap: 0.25, score };
                 for threads in [1, 2] {
@@ -188,7 +203,7 @@ mod tests {
                     let mut kept = vec![-1; batch * classes * most];
                     let mut counts = vec![9; batch * classes];
                     let flat = boxes.as_flattened();
-                    let dims = [batch, classes, count];
+                    let dims = BoxDims { batch, classes, boxes: count };
                     suppress(&exec, how, dims, flat, &scores, &mut kept, &mut counts).unwrap();
                     for (list, found) in counts.iter().enumerate() {
                         let boxes = &boxes[list / classes * count..][..count];

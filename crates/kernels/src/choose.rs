@@ -7,6 +7,7 @@ use std::cell::Cell;
 
 use half::{bf16, f16};
 
+use crate::AxisDims;
 use crate::sorting::sort;
 use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::{Shared, ranges};
@@ -85,7 +86,7 @@ fn short_float_key(bits: u16, infinity: u16) -> u64 {
 pub fn top_k<T: Ordered>(
     pool: &Pool,
     largest: bool,
-    [outer, axis, inner]: [usize; 3],
+    AxisDims { outer, axis, inner }: AxisDims,
     k: usize,
     x: &[T],
     values: &mut [T],
@@ -154,12 +155,12 @@ fn pick(keys: &[u64], k: usize, best: &mut Vec<(u64, usize)>) -> Result<(), Ende
     let elements = keys.iter().copied().zip(0..);
     if k > FEW {
         best.extend(elements);
-        let order = |a: &(u64, usize), b: &(u64, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
+        let compare = |a: &(u64, usize), b: &(u64, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
         if k < best.len() {
-            best.select_nth_unstable_by(k - 1, order);
+            best.select_nth_unstable_by(k - 1, compare);
             best.truncate(k);
         }
-        return sort(best, order);
+        return sort(best, compare);
     }
     for (key, position) in elements {
         keep(key, position, k, best);
@@ -231,14 +232,15 @@ pub fn positions_where<T: Copy>(
     };
     with_scratch_of(outer.len(), |place: &mut [i64]| {
         place.fill(0);
-        write_positions((width, outer), x, passes, place, positions);
+        write_positions(width, outer, x, passes, place, positions);
     });
 }
 
 /// Writes coordinates like [`positions_where`], for at least one axis: rows of `width` elements over the dims `outer`.
 /// `place` holds the coordinates of a row, 0 at first.
 fn write_positions<T: Copy>(
-    (width, outer): (usize, &[usize]),
+    width: usize,
+    outer: &[usize],
     x: &[T],
     passes: impl Fn(T) -> bool,
     place: &mut [i64],
@@ -296,20 +298,20 @@ mod tests {
                 let mut values = vec![T::ONE; outer * k * inner];
                 let mut positions = vec![-1; values.len()];
                 let pool = Pool::new(2);
-                top_k(&pool, largest, dims, k, &x, &mut values, &mut positions).unwrap();
+                top_k(&pool, largest, dims.into(), k, &x, &mut values, &mut positions).unwrap();
                 for column in 0..outer * inner {
                     let (o, i) = (column / inner, column % inner);
-                    let at = |a: usize| x[(o * axis + a) * inner + i].to_f64();
+                    let number_at = |a: usize| x[(o * axis + a) * inner + i].to_f64();
                     let mut all: Vec<usize> = (0..axis).collect();
                     // NaN is greater than infinity; a stable sort keeps equal ones in order.
                     all.sort_by(|a, b| {
-                        let order = at(*a).total_cmp(&at(*b));
+                        let order = number_at(*a).total_cmp(&number_at(*b));
                         if largest { order.reverse() } else { order }
                     });
                     for (j, a) in all[..k].iter().enumerate() {
                         let out = (o * k + j) * inner + i;
                         assert_eq!(positions[out], *a as i64, "{dims:?} {k} {largest}");
-                        assert!(values[out].to_f64().total_cmp(&at(*a)).is_eq());
+                        assert!(values[out].to_f64().total_cmp(&number_at(*a)).is_eq());
                     }
                 }
             }
@@ -333,12 +335,12 @@ mod tests {
         for dims in [&[3, 4, 5][..], &[7], &[2, 0, 3], &[1, 1], &[]] {
             let len = dims.iter().product();
             let x: Vec<u8> = (0..len).map(|i| (i * 7 % 3) as u8).collect();
-            let passes = |x| x != 0;
-            let count = count_where(&x, passes);
+            let is_nonzero = |x| x != 0;
+            let count = count_where(&x, is_nonzero);
             let mut found = vec![-1; count * dims.len()];
-            positions_where(dims, &x, passes, &mut found);
+            positions_where(dims, &x, is_nonzero, &mut found);
             let mut expected = vec![vec![]; dims.len()];
-            for (at, _) in x.iter().enumerate().filter(|(_, x)| passes(**x)) {
+            for (at, _) in x.iter().enumerate().filter(|(_, x)| is_nonzero(**x)) {
                 let mut rest = at;
                 for (d, size) in dims.iter().enumerate().rev() {
                     expected[d].push((rest % size) as i64);

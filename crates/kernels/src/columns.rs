@@ -84,13 +84,13 @@ where
     T::Wide: AnyBits,
 {
     assert!(axes.len() <= MAX_AXES, "too many axes");
-    let product = |size: fn(&BlockAxis) -> usize| axes.iter().map(size).product::<usize>();
-    let image = product(|axis| axis.image);
+    let count_along = |size: fn(&BlockAxis) -> usize| axes.iter().map(size).product::<usize>();
+    let image = count_along(|axis| axis.image);
     if y.is_empty() {
         // Without planes, the sizes of blocks may overflow.
         return Ok(());
     }
-    let columns = product(|axis| axis.block) * product(|axis| axis.count);
+    let columns = count_along(|axis| axis.block) * count_along(|axis| axis.count);
     let planes = y.len() / image;
     assert_eq!(y.len(), planes * image, "whole planes");
     assert_eq!(x.len(), planes * columns, "the columns have other dims");
@@ -152,10 +152,10 @@ fn for_each_row(
     element: &[usize; MAX_AXES],
     mut body: impl FnMut(usize, usize),
 ) {
-    let inside = |axis: usize| outer[axis].blocks_inside(element[axis]);
+    let find_blocks = |axis: usize| outer[axis].blocks_inside(element[axis]);
     let mut block = [0; MAX_AXES];
     for (axis, block) in block[..outer.len()].iter_mut().enumerate() {
-        let Some(first) = inside(axis).next() else {
+        let Some(first) = find_blocks(axis).next() else {
             return;
         };
         *block = first;
@@ -166,7 +166,7 @@ fn for_each_row(
             [blocks * axis.count + block, image * axis.image + axis.place(*element, *block)]
         });
         body(rows[0], rows[1]);
-        if !advance(&mut block[..outer.len()], inside) {
+        if !advance(&mut block[..outer.len()], find_blocks) {
             return;
         }
     }
@@ -214,13 +214,16 @@ mod tests {
     where
         T::Wide: AnyBits,
     {
-        let sizes = |size: fn(&BlockAxis) -> usize| axes.iter().map(size).collect::<Vec<_>>();
-        let (blocks, counts, image) =
-            (sizes(|axis| axis.block), sizes(|axis| axis.count), sizes(|axis| axis.image));
+        let list_sizes = |size: fn(&BlockAxis) -> usize| axes.iter().map(size).collect::<Vec<_>>();
+        let (blocks, counts, image) = (
+            list_sizes(|axis| axis.block),
+            list_sizes(|axis| axis.count),
+            list_sizes(|axis| axis.image),
+        );
         let [len, blocks_len, plane] =
             [&blocks, &counts, &image].map(|of| of.iter().product::<usize>());
-        let number = |at: usize| T::from_f64((at * 7 % 5) as f64);
-        let x: Vec<T> = (0..planes * len * blocks_len).map(number).collect();
+        let make_number = |at: usize| T::from_f64((at * 7 % 5) as f64);
+        let x: Vec<T> = (0..planes * len * blocks_len).map(make_number).collect();
         let mut expected = vec![0f64; planes * plane];
         for (at, x) in x.iter().enumerate() {
             let element = split(at / blocks_len % len, &blocks);

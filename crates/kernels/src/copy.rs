@@ -18,10 +18,10 @@ pub use gather::{
 };
 pub use join::concat;
 pub use pad::{Pad, Padding, pad};
-pub use pick::{NOWHERE, pick};
-pub use sequences::{reverse_sequences, write_around};
-pub use strided::{copy_between, copy_strided, fill};
-pub use triangle::{one_hot, triangle};
+pub use pick::{NOWHERE, PickDims, pick};
+pub use sequences::{RingDims, reverse_sequences, write_around};
+pub use strided::{StridedMut, StridedRef, copy_between, copy_strided, fill};
+pub use triangle::{MatrixDims, one_hot, triangle};
 
 /// Plain element that can be copied bit by bit.
 pub trait Plain: Copy + Default + Send + Sync + 'static {}

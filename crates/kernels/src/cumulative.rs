@@ -4,6 +4,7 @@
 
 use std::marker::PhantomData;
 
+use crate::AxisDims;
 use crate::wide::{Slices, by_slices};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{Shared, ranges, rows};
@@ -12,7 +13,7 @@ use sardonyx_simd::{Ended, Level, Loop};
 
 /// Operation that combines the elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Running {
+pub enum CumulativeOp {
     Sum,
     Product,
 }
@@ -21,7 +22,7 @@ pub enum Running {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cumulative {
     /// Operation.
-    pub of: Running,
+    pub op: CumulativeOp,
     /// Whether an element is left out of its own result.
     pub exclusive: bool,
     /// Whether to accumulate from the end.
@@ -37,25 +38,25 @@ pub struct Cumulative {
 pub fn cumulative<T: Number>(
     exec: &Exec<'_>,
     which: Cumulative,
-    dims: [usize; 3],
+    dims: AxisDims,
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
-    let [outer, axis, inner] = dims;
-    assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
+    let AxisDims { outer, axis, inner } = dims;
+    assert_eq!(x.len(), dims.elements(), "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
     let len = axis * inner;
     let slices = Slices { count: outer, input: len, output: len, work: 4 * len };
     by_slices(exec, slices, Some(x), y, &|exec, slices, x, y| {
-        let dims = [slices.len(), axis, inner];
-        match which.of {
-            Running::Sum => accumulate::<_, Sum>(exec, which, dims, x, y),
-            Running::Product => accumulate::<_, Product>(exec, which, dims, x, y),
+        let dims = AxisDims { outer: slices.len(), axis, inner };
+        match which.op {
+            CumulativeOp::Sum => accumulate::<_, Sum>(exec, which, dims, x, y),
+            CumulativeOp::Product => accumulate::<_, Product>(exec, which, dims, x, y),
         }
     })
 }
 
-/// Operation of [`Running`] as a type, so that loops are compiled for each.
+/// Operation of [`CumulativeOp`] as a type, so that loops are compiled for each.
 trait Join: Send + Sync {
     /// Returns the neutral element.
     fn neutral<A: Arith>() -> A;
@@ -63,7 +64,7 @@ trait Join: Send + Sync {
     fn join<A: Arith>(total: A, x: A) -> A;
 }
 
-/// [`Running::Sum`].
+/// [`CumulativeOp::Sum`].
 struct Sum;
 
 impl Join for Sum {
@@ -78,7 +79,7 @@ impl Join for Sum {
     }
 }
 
-/// [`Running::Product`].
+/// [`CumulativeOp::Product`].
 struct Product;
 
 impl Join for Product {
@@ -97,7 +98,7 @@ impl Join for Product {
 fn accumulate<T: Arith, J: Join>(
     exec: &Exec<'_>,
     which: Cumulative,
-    [outer, axis, inner]: [usize; 3],
+    AxisDims { outer, axis, inner }: AxisDims,
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
@@ -140,7 +141,7 @@ fn accumulate<T: Arith, J: Join>(
 /// Accumulates one contiguous row.
 fn accumulate_row<T: Arith, J: Join>(which: Cumulative, x: &[T], y: &mut [T]) {
     let mut total: T::Total = J::neutral();
-    let mut step = |(y, x): (&mut T, &T)| {
+    let mut accumulate = |(y, x): (&mut T, &T)| {
         let before = total;
         total = J::join(total, x.to_total());
         let found = if which.exclusive { before } else { total };
@@ -148,9 +149,9 @@ fn accumulate_row<T: Arith, J: Join>(which: Cumulative, x: &[T], y: &mut [T]) {
     };
     let pairs = y.iter_mut().zip(x);
     if which.reverse {
-        pairs.rev().for_each(&mut step);
+        pairs.rev().for_each(&mut accumulate);
     } else {
-        pairs.for_each(&mut step);
+        pairs.for_each(&mut accumulate);
     }
 }
 
@@ -200,12 +201,12 @@ mod tests {
     use sardonyx_simd::{Isa, Pool};
 
     fn check<T: Number>() {
-        check_running::<T>(Running::Sum);
-        check_running::<T>(Running::Product);
+        check_op::<T>(CumulativeOp::Sum);
+        check_op::<T>(CumulativeOp::Product);
     }
 
     /// Compares [`cumulative`] with sums and products of filtered elements.
-    fn check_running<T: Number>(of: Running) {
+    fn check_op<T: Number>(op: CumulativeOp) {
         for &isa in Isa::available() {
             for dims in [
                 [3, 7, 1],
@@ -221,17 +222,19 @@ mod tests {
                 let [outer, axis, inner] = dims;
                 // Sums of small integers are exact in every type but the narrowest, as are products of few factors of
                 // two.
-                let number = |i: usize| match of {
-                    Running::Sum => (i * 7 % 3) as f64,
-                    Running::Product if i % 41 == 5 => 2.0,
-                    Running::Product => 1.0,
-                };
-                let x: Vec<T> = (0..outer * axis * inner).map(|i| T::from_f64(number(i))).collect();
+                let x: Vec<T> = (0..outer * axis * inner)
+                    .map(|i| match op {
+                        CumulativeOp::Sum => T::from_f64((i * 7 % 3) as f64),
+                        CumulativeOp::Product if i % 41 == 5 => T::from_f64(2.0),
+                        CumulativeOp::Product => T::ONE,
+                    })
+                    .collect();
                 for which in [(false, false), (false, true), (true, false), (true, true)] {
                     let (exclusive, reverse) = which;
-                    let which = Cumulative { of, exclusive, reverse };
+                    let which = Cumulative { op, exclusive, reverse };
                     let mut y = vec![T::ONE; x.len()];
-                    cumulative(&Exec::new(&Pool::new(2), isa), which, dims, &x, &mut y).unwrap();
+                    cumulative(&Exec::new(&Pool::new(2), isa), which, dims.into(), &x, &mut y)
+                        .unwrap();
                     for (at, y) in y.iter().enumerate() {
                         let (o, a, i) = (at / inner / axis, at / inner % axis, at % inner);
                         let joined = (0..axis)
@@ -243,9 +246,9 @@ mod tests {
                                 }
                             })
                             .map(|other| x[(o * axis + other) * inner + i].to_f64());
-                        let found: f64 = match of {
-                            Running::Sum => joined.sum(),
-                            Running::Product => joined.product(),
+                        let found: f64 = match op {
+                            CumulativeOp::Sum => joined.sum(),
+                            CumulativeOp::Product => joined.product(),
                         };
                         // Integers wrap: compare the low 7 bits.
                         let expected = if T::IS_FLOAT {
@@ -278,8 +281,9 @@ mod tests {
     fn what_is_no_number_stays() {
         let x = [1.0f32, f32::NAN, 2.0, f32::INFINITY];
         let mut y = [0.0; 4];
-        let which = Cumulative { of: Running::Sum, exclusive: true, reverse: false };
-        cumulative(&Exec::new(&Pool::new(1), Isa::detect()), which, [1, 4, 1], &x, &mut y).unwrap();
+        let which = Cumulative { op: CumulativeOp::Sum, exclusive: true, reverse: false };
+        cumulative(&Exec::new(&Pool::new(1), Isa::detect()), which, [1, 4, 1].into(), &x, &mut y)
+            .unwrap();
         assert_eq!(y[..2], [0.0, 1.0]);
         assert!(y[2].is_nan() && y[3].is_nan());
     }

@@ -12,7 +12,7 @@ use sardonyx_simd::{Ended, Isa, Pool};
 use sardonyx_simd::{Level, Loop};
 
 /// Computes the determinants of the matrices in `x`, of `size` rows and columns each; 1 for matrices without elements.
-/// A matrix with a column of zeros below the diagonal has determinant 0, even with NaN or infinities elsewhere.
+/// A matrix whose elimination leaves no pivot has determinant 0, even with NaN or infinities elsewhere.
 ///
 /// # Panics
 ///
@@ -30,7 +30,7 @@ pub fn determinants<T: Number>(
         y.fill(T::ONE);
         return Ok(());
     }
-    let one = |pool: Option<&Pool>, matrix: usize| {
+    let determinant_of = |pool: Option<&Pool>, matrix: usize| {
         let x = &x[matrix * len..][..len];
         with_scratch_of(len, |a: &mut [f64]| {
             a.iter_mut().zip(x).for_each(|(a, x)| *a = x.to_f64());
@@ -40,13 +40,13 @@ pub fn determinants<T: Number>(
     // Few matrices: all threads work on each, with one round of the pool per column.
     if y.len() < pool.threads() {
         for (matrix, y) in y.iter_mut().enumerate() {
-            *y = one(Some(pool), matrix)?;
+            *y = determinant_of(Some(pool), matrix)?;
         }
         Ok(())
     } else {
         rows(pool, y, 1, len.saturating_mul(size), |first, y| {
             for (y, matrix) in y.iter_mut().zip(first..) {
-                *y = one(None, matrix)?;
+                *y = determinant_of(None, matrix)?;
             }
             Ok(())
         })
@@ -75,10 +75,10 @@ fn determinant(pool: Option<&Pool>, isa: Isa, size: usize, a: &mut [f64]) -> Res
             return Ok(0.0);
         }
         let level = Level::new(isa);
-        let update = |rows: &mut [f64]| f64::run(level, Eliminate { size, column, head, rows });
+        let eliminate = |rows: &mut [f64]| f64::run(level, Eliminate { size, column, head, rows });
         match pool {
-            Some(pool) => rows(pool, rest, size, 2 * head.len(), |_, rows| update(rows))?,
-            None => update(rest),
+            Some(pool) => rows(pool, rest, size, 2 * head.len(), |_, rows| eliminate(rows))?,
+            None => eliminate(rest),
         }
     }
     Ok(product.get())
@@ -159,13 +159,12 @@ mod tests {
         if size == 0 {
             return 1.0;
         }
-        let minor = |column: usize| -> Vec<f64> {
-            let rest = a.iter().enumerate().skip(size);
-            rest.filter(|(at, _)| at % size != column).map(|(_, a)| *a).collect()
-        };
         let terms = (0..size).map(|column| {
             let sign = if column % 2 == 0 { 1.0 } else { -1.0 };
-            sign * a[column] * naive(size - 1, &minor(column))
+            let rest = a.iter().enumerate().skip(size);
+            let minor: Vec<f64> =
+                rest.filter(|(at, _)| at % size != column).map(|(_, a)| *a).collect();
+            sign * a[column] * naive(size - 1, &minor)
         });
         terms.sum()
     }

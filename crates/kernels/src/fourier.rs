@@ -440,11 +440,11 @@ fn times(a: Complex, b: Complex) -> Complex {
 /// or equal are so exactly.
 fn root(k: u128, n: u128) -> Complex {
     let (eighth, rest) = (8 * k / n % 8, 8 * k % n);
-    let angle = |rest: u128| rest as f64 / n as f64 * FRAC_PI_4;
+    let to_radians = |rest: u128| rest as f64 / n as f64 * FRAC_PI_4;
     let (cos, sin) = if eighth.is_multiple_of(2) {
-        (angle(rest).cos(), angle(rest).sin())
+        (to_radians(rest).cos(), to_radians(rest).sin())
     } else {
-        (angle(n - rest).sin(), angle(n - rest).cos())
+        (to_radians(n - rest).sin(), to_radians(n - rest).cos())
     };
     match eighth / 2 {
         0 => [cos, -sin],

@@ -14,7 +14,7 @@ use sardonyx_simd::{Ended, Exec};
 
 /// Values outside an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outside {
+pub enum OutsideValue {
     Zero,
     /// The nearest element.
     Border,
@@ -24,7 +24,7 @@ pub enum Outside {
 
 /// Interpolation between elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Between {
+pub enum Interpolation {
     /// The nearest element; of two, the one with the even index.
     Nearest,
     /// Linear along each axis.
@@ -33,13 +33,13 @@ pub enum Between {
     Cubic,
 }
 
-impl Between {
+impl Interpolation {
     /// Returns the number of elements read along an axis.
     const fn taps(self) -> usize {
         match self {
-            Between::Nearest => 1,
-            Between::Linear => 2,
-            Between::Cubic => 4,
+            Interpolation::Nearest => 1,
+            Interpolation::Linear => 2,
+            Interpolation::Cubic => 4,
         }
     }
 
@@ -59,14 +59,14 @@ pub const MOST_ELEMENTS: usize = 1 << 16;
 
 /// Interpolation, borders and coordinates of a sampling.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading {
-    pub between: Between,
-    pub outside: Outside,
+pub struct Sampling {
+    pub between: Interpolation,
+    pub outside: OutsideValue,
     /// Whether -1 and 1 are the centres of the first and last element, not their outer sides.
     pub align_corners: bool,
 }
 
-impl Reading {
+impl Sampling {
     /// Converts a coordinate between -1 and 1 to one of elements, along an axis of `len` elements. Computes in the type
     /// of the grid, whose rounding decides between two nearest elements.
     #[inline]
@@ -79,15 +79,17 @@ impl Reading {
             place.mul(R::from_f64(len)).sub(R::ONE).mul(half)
         };
         let place = match self.between {
-            Between::Nearest => place.round_even().to_f64(),
-            Between::Linear | Between::Cubic => place.to_f64(),
+            Interpolation::Nearest => place.round_even().to_f64(),
+            Interpolation::Linear | Interpolation::Cubic => place.to_f64(),
         };
         let [low, high] = if self.align_corners { [0.0, len - 1.0] } else { [-0.5, len - 0.5] };
         // Comparisons with NaN are false: NaN stays.
         let is_outside = place < low || place > high;
         match self.outside {
-            Outside::Border if is_outside => place.clamp(0.0, (len - 1.0).max(0.0)),
-            Outside::Reflection if is_outside => R::from_f64(reflect(place, low, high)).to_f64(),
+            OutsideValue::Border if is_outside => place.clamp(0.0, (len - 1.0).max(0.0)),
+            OutsideValue::Reflection if is_outside => {
+                R::from_f64(reflect(place, low, high)).to_f64()
+            }
             _ => place,
         }
     }
@@ -97,14 +99,14 @@ impl Reading {
     fn element(&self, index: i64, len: usize) -> Option<usize> {
         let (last, index) = (len as i128 - 1, i128::from(index));
         let inside = match self.outside {
-            Outside::Zero => Some(index).filter(|index| (0..=last).contains(index))?,
-            Outside::Border => index.clamp(0, last),
+            OutsideValue::Zero => Some(index).filter(|index| (0..=last).contains(index))?,
+            OutsideValue::Border => index.clamp(0, last),
             // `at` and `2 * last - at` are mirror images.
-            Outside::Reflection if self.align_corners => {
+            OutsideValue::Reflection if self.align_corners => {
                 let index = index.rem_euclid((2 * last).max(1));
                 index.min(2 * last - index)
             }
-            Outside::Reflection => {
+            OutsideValue::Reflection => {
                 let index = index.rem_euclid(2 * (last + 1));
                 index.min(2 * last + 1 - index)
             }
@@ -117,18 +119,18 @@ impl Reading {
     fn taps<R: Math>(&self, len: usize, coordinate: f64) -> [(Option<usize>, R); 4] {
         let floor = coordinate.floor();
         let (first, t) = (floor as i64, coordinate - floor);
-        let tap = |step: i64, weight: f64| match self.element(first.saturating_add(step), len) {
+        let tap_at = |step: i64, weight: f64| match self.element(first.saturating_add(step), len) {
             Some(element) => (Some(element), R::from_f64(weight)),
             None => (None, R::ZERO),
         };
         match self.between {
-            Between::Nearest => [tap(0, 1.0); 4],
-            Between::Linear => {
-                let (first, second) = (tap(0, 1.0 - t), tap(1, t));
+            Interpolation::Nearest => [tap_at(0, 1.0); 4],
+            Interpolation::Linear => {
+                let (first, second) = (tap_at(0, 1.0 - t), tap_at(1, t));
                 [first, second, second, second]
             }
-            Between::Cubic => {
-                [-1, 0, 1, 2].map(|step| tap(step, cubic_weight(KEYS, step as f64 - t)))
+            Interpolation::Cubic => {
+                [-1, 0, 1, 2].map(|step| tap_at(step, cubic_weight(KEYS, step as f64 - t)))
             }
         }
     }
@@ -185,7 +187,7 @@ fn reflect(place: f64, low: f64, high: f64) -> f64 {
 /// If lengths do not fit.
 pub fn coordinates<G: Number>(
     pool: &Pool,
-    how: Reading,
+    how: Sampling,
     sizes: &[usize],
     grid: &[G],
     places: &mut [f64],
@@ -209,7 +211,7 @@ pub fn coordinates<G: Number>(
 /// If lengths do not fit.
 pub fn nearest(
     pool: &Pool,
-    how: Reading,
+    how: Sampling,
     sizes: &[usize],
     places: &[f64],
     elements: &mut [usize],
@@ -233,15 +235,28 @@ pub fn nearest(
     })
 }
 
+/// Sizes of [`read_elements`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ElementDims {
+    /// Number of images.
+    pub images: usize,
+    /// Number of channels of an image.
+    pub channels: usize,
+    /// Number of elements of a channel.
+    pub image: usize,
+    /// Number of places in an image.
+    pub places: usize,
+}
+
 /// Reads each channel of each image at listed elements: `y[n, c, p] = x[n, c, elements[n, p]]`, or the default value
-/// for [`NOWHERE`]. The dims are images, channels, elements of a channel, and places.
+/// for [`NOWHERE`].
 ///
 /// # Panics
 ///
 /// If lengths do not fit, or an index is out of range.
 pub fn read_elements<T: Plain>(
     pool: &Pool,
-    [images, channels, image, places]: [usize; 4],
+    ElementDims { images, channels, image, places }: ElementDims,
     elements: &[usize],
     x: &[T],
     y: &mut [T],
@@ -266,6 +281,17 @@ pub fn read_elements<T: Plain>(
 /// Cache: elements and weights listed at a time, unless one place has more.
 const LISTED: usize = 1024;
 
+/// Sizes of a batch of images.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageBatch<'a> {
+    /// Number of images.
+    pub images: usize,
+    /// Number of channels of an image.
+    pub channels: usize,
+    /// Sizes of the spatial axes.
+    pub sizes: &'a [usize],
+}
+
 /// Samples each channel of each image at coordinates: `x` is `[images, channels, sizes..]`, `places` is `[images,
 /// places, axes]`, and `y` is `[images, channels, places]`.
 ///
@@ -274,8 +300,8 @@ const LISTED: usize = 1024;
 /// If lengths do not fit, an image has no elements, or a place reads more than [`MOST_ELEMENTS`].
 pub fn read_between<R: Math + AnyBits>(
     exec: &Exec<'_>,
-    how: Reading,
-    (images, channels, sizes): (usize, usize, &[usize]),
+    how: Sampling,
+    ImageBatch { images, channels, sizes }: ImageBatch<'_>,
     x: &[R],
     places: &[f64],
     y: &mut [R],
@@ -305,13 +331,13 @@ pub fn read_between<R: Math + AnyBits>(
                     for (at, (elements, weights)) in lists.take(len).enumerate() {
                         how.list(sizes, &places[at * axes..][..axes], elements, weights);
                     }
-                    let lists = || elements.chunks_exact(taps).zip(weights.chunks_exact(taps));
                     for c in n * channels..(n + 1) * channels {
                         let x = &x[c * image..][..image];
                         // SAFETY: blocks of places are disjoint, each is sampled by one thread, and one channel of it
                         // is borrowed at a time.
                         let y = unsafe { shared.part(c * count + first, len) };
-                        for (y, (elements, weights)) in y.iter_mut().zip(lists()) {
+                        let lists = elements.chunks_exact(taps).zip(weights.chunks_exact(taps));
+                        for (y, (elements, weights)) in y.iter_mut().zip(lists) {
                             *y = sum_weighted(x, elements, weights);
                         }
                     }
@@ -335,23 +361,24 @@ mod tests {
     use super::*;
     use sardonyx_simd::Isa;
 
-    const WAYS: [Outside; 3] = [Outside::Zero, Outside::Border, Outside::Reflection];
+    const WAYS: [OutsideValue; 3] =
+        [OutsideValue::Zero, OutsideValue::Border, OutsideValue::Reflection];
 
     /// Interpolates at a place, axis by axis, mapping each index into the image step by step.
-    fn naive(how: Reading, sizes: &[usize], x: &[f64], place: &[f64]) -> f64 {
+    fn naive(how: Sampling, sizes: &[usize], x: &[f64], place: &[f64]) -> f64 {
         let (Some((len, sizes)), Some((at, place))) = (sizes.split_first(), place.split_first())
         else {
             return x[0];
         };
         let inner: usize = sizes.iter().product();
-        let value = |index: i64| {
+        let value_at = |index: i64| {
             let (mut index, last) = (index, *len as i64 - 1);
             while !(0..=last).contains(&index) {
                 index = match how.outside {
-                    Outside::Zero => return 0.0,
-                    Outside::Border => index.clamp(0, last),
-                    Outside::Reflection if last == 0 => 0,
-                    Outside::Reflection => {
+                    OutsideValue::Zero => return 0.0,
+                    OutsideValue::Border => index.clamp(0, last),
+                    OutsideValue::Reflection if last == 0 => 0,
+                    OutsideValue::Reflection => {
                         let gap = if how.align_corners { 0 } else { 1 };
                         if index < 0 { -index - gap } else { 2 * last + gap - index }
                     }
@@ -361,34 +388,35 @@ mod tests {
         };
         let (first, t) = (at.floor() as i64, at - at.floor());
         match how.between {
-            Between::Nearest => value(at.round_ties_even() as i64),
-            Between::Linear => (1.0 - t) * value(first) + t * value(first + 1),
-            Between::Cubic => {
-                let cubic = |d: f64| {
-                    let (d, a) = (d.abs(), -0.75);
-                    if d <= 1.0 {
+            Interpolation::Nearest => value_at(at.round_ties_even() as i64),
+            Interpolation::Linear => (1.0 - t) * value_at(first) + t * value_at(first + 1),
+            Interpolation::Cubic => {
+                let terms = (-1..3).map(|step| {
+                    let (d, a) = ((t - step as f64).abs(), -0.75);
+                    let weight = if d <= 1.0 {
                         (a + 2.0) * d.powi(3) - (a + 3.0) * d.powi(2) + 1.0
                     } else {
                         a * d.powi(3) - 5.0 * a * d.powi(2) + 8.0 * a * d - 4.0 * a
-                    }
-                };
-                (-1..3).map(|step| cubic(t - step as f64) * value(first + step)).sum()
+                    };
+                    weight * value_at(first + step)
+                });
+                terms.sum()
             }
         }
     }
 
     /// Computes a coordinate by the definition, one reflection after the other.
-    fn place(how: Reading, len: usize, at: f64) -> f64 {
+    fn place(how: Sampling, len: usize, at: f64) -> f64 {
         let len = len as f64;
         let (mut at, [low, high]) = if how.align_corners {
             ((at + 1.0) / 2.0 * (len - 1.0), [0.0, len - 1.0])
         } else {
             (((at + 1.0) * len - 1.0) / 2.0, [-0.5, len - 0.5])
         };
-        if how.between == Between::Nearest {
+        if how.between == Interpolation::Nearest {
             at = at.round_ties_even();
         }
-        while (at < low || at > high) && how.outside == Outside::Reflection {
+        while (at < low || at > high) && how.outside == OutsideValue::Reflection {
             at = if high == low {
                 low
             } else if at < low {
@@ -398,14 +426,18 @@ mod tests {
             };
         }
         let is_outside = at < low || at > high;
-        if is_outside && how.outside == Outside::Border { at.clamp(0.0, len - 1.0) } else { at }
+        if is_outside && how.outside == OutsideValue::Border {
+            at.clamp(0.0, len - 1.0)
+        } else {
+            at
+        }
     }
 
     /// Compares sampling of all channels with [`naive`].
-    fn check(how: Reading, images: usize, channels: usize, sizes: &[usize], count: usize) {
+    fn check(how: Sampling, images: usize, channels: usize, sizes: &[usize], count: usize) {
         let (image, axes) = (sizes.iter().product::<usize>(), sizes.len());
-        let number = |at: usize| (at * 29 % 31) as f64 / 4.0 - 3.0;
-        let x: Vec<f64> = (0..images * channels * image).map(number).collect();
+        let make_number = |at: usize| (at * 29 % 31) as f64 / 4.0 - 3.0;
+        let x: Vec<f64> = (0..images * channels * image).map(make_number).collect();
         // Multiples of 1/8, so that results are exact.
         let grid: Vec<f64> =
             (0..images * count * axes).map(|at| (at * 7 % 41) as f64 / 8.0 - 2.5).collect();
@@ -417,17 +449,25 @@ mod tests {
             .collect();
         assert_eq!(places, expected_place, "{how:?} {sizes:?}");
         let mut y = vec![9.0; images * channels * count];
-        if how.between == Between::Nearest {
+        if how.between == Interpolation::Nearest {
             let mut elements = vec![0; images * count];
             nearest(&pool, how, sizes, &places, &mut elements).unwrap();
-            read_elements(&pool, [images, channels, image, count], &elements, &x, &mut y).unwrap();
+            let dims = ElementDims { images, channels, image, places: count };
+            read_elements(&pool, dims, &elements, &x, &mut y).unwrap();
         } else {
             for threads in [1, 2] {
                 let pool = Pool::new(threads);
                 let exec = Exec::new(&pool, Isa::detect());
                 let mut again = y.clone();
-                read_between(&exec, how, (images, channels, sizes), &x, &places, &mut again)
-                    .unwrap();
+                read_between(
+                    &exec,
+                    how,
+                    ImageBatch { images, channels, sizes },
+                    &x,
+                    &places,
+                    &mut again,
+                )
+                .unwrap();
                 assert!(threads == 1 || again == y, "threads matter");
                 y = again;
             }
@@ -442,10 +482,10 @@ mod tests {
 
     #[test]
     fn every_way_of_reading() {
-        for between in [Between::Nearest, Between::Linear, Between::Cubic] {
+        for between in [Interpolation::Nearest, Interpolation::Linear, Interpolation::Cubic] {
             for outside in WAYS {
                 for align_corners in [false, true] {
-                    let how = Reading { between, outside, align_corners };
+                    let how = Sampling { between, outside, align_corners };
                     check(how, 2, 3, &[4, 5], 70);
                     check(how, 1, 2, &[7], 30);
                     check(how, 2, 1, &[2, 3, 4], 40);
@@ -456,42 +496,46 @@ mod tests {
                 }
             }
         }
-        let how =
-            Reading { between: Between::Linear, outside: Outside::Border, align_corners: false };
+        let how = Sampling {
+            between: Interpolation::Linear,
+            outside: OutsideValue::Border,
+            align_corners: false,
+        };
         check(how, 2, 4, &[30, 40], 3000);
     }
 
     #[test]
     fn far_away_and_no_number() {
         let grid = [f32::INFINITY, -f32::INFINITY, 1e30, -1e30, f32::NAN];
-        for between in [Between::Nearest, Between::Linear, Between::Cubic] {
+        for between in [Interpolation::Nearest, Interpolation::Linear, Interpolation::Cubic] {
             for (outside, align_corners) in
                 WAYS.into_iter().flat_map(|way| [(way, false), (way, true)])
             {
-                let how = Reading { between, outside, align_corners };
+                let how = Sampling { between, outside, align_corners };
                 let mut places = [0.0; 5];
                 coordinates(&Pool::new(1), how, &[3], &grid, &mut places).unwrap();
                 let pool = Pool::new(1);
                 let exec = Exec::new(&pool, Isa::detect());
                 let mut y = [9f32; 5];
-                if between == Between::Nearest {
+                if between == Interpolation::Nearest {
                     let mut elements = [0; 5];
                     nearest(exec.pool, how, &[3], &places, &mut elements).unwrap();
                     assert!(elements.iter().all(|at| *at < 3 || *at == NOWHERE));
                     continue;
                 }
-                read_between(&exec, how, (1, 1, &[3]), &[1.0, 2.0, 3.0], &places, &mut y).unwrap();
+                let images = ImageBatch { images: 1, channels: 1, sizes: &[3] };
+                read_between(&exec, how, images, &[1.0, 2.0, 3.0], &places, &mut y).unwrap();
                 match outside {
-                    Outside::Zero => assert_eq!(y[..4], [0.0; 4]),
-                    Outside::Border => assert_eq!(y[..4], [3.0, 1.0, 3.0, 1.0]),
-                    Outside::Reflection => {}
+                    OutsideValue::Zero => assert_eq!(y[..4], [0.0; 4]),
+                    OutsideValue::Border => assert_eq!(y[..4], [3.0, 1.0, 3.0, 1.0]),
+                    OutsideValue::Reflection => {}
                 }
                 assert!(y[4].is_nan(), "{how:?} {y:?}");
             }
         }
-        assert_eq!(Between::Cubic.elements(8), Some(MOST_ELEMENTS));
-        assert_eq!(Between::Cubic.elements(9), None);
-        assert_eq!(Between::Linear.elements(64), None);
-        assert_eq!(Between::Nearest.elements(64), Some(1));
+        assert_eq!(Interpolation::Cubic.elements(8), Some(MOST_ELEMENTS));
+        assert_eq!(Interpolation::Cubic.elements(9), None);
+        assert_eq!(Interpolation::Linear.elements(64), None);
+        assert_eq!(Interpolation::Nearest.elements(64), Some(1));
     }
 }

@@ -36,6 +36,7 @@ pub mod cumulative;
 #[cfg(feature = "vision")]
 pub mod deform;
 pub mod determinant;
+mod dims;
 // Tests kernels of all families.
 #[cfg(test)]
 #[cfg(feature = "default")]
@@ -72,6 +73,9 @@ pub mod trees;
 pub mod unique;
 mod wide;
 
+#[cfg(feature = "vision")]
+pub use dims::ImageDims;
+pub use dims::{AxisDims, RowDims};
 #[cfg(feature = "recurrent")]
 pub use per_type::RecurrentLoops;
 #[cfg(feature = "vision")]

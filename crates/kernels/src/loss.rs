@@ -4,7 +4,7 @@ use sardonyx_simd::number::{Arith, Number};
 
 /// Scores of classes, and the labels of the correct classes.
 #[derive(Debug)]
-pub struct Scored<'a, T, L> {
+pub struct ClassScores<'a, T, L> {
     pub scores: &'a [T],
     /// Sizes of the scores before, along and after the axis of classes.
     pub split: [usize; 3],
@@ -24,7 +24,7 @@ pub struct NoClass {
     pub label: i64,
 }
 
-impl<T: Number, L: Copy + Into<i64>> Scored<'_, T, L> {
+impl<T: Number, L: Copy + Into<i64>> ClassScores<'_, T, L> {
     /// Calls `with` for each position with its index, its weighted loss, and its weight.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn the_right_class_counts() {
         let scores = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
-        let scored = Scored {
+        let scored = ClassScores {
             scores: &scores,
             split: [2, 2, 2],
             labels: &[0i32, 1, 1, -1],
@@ -95,9 +95,9 @@ mod tests {
         scored.losses(&mut out).unwrap();
         assert_eq!(out, [-1.0, -2.0, -3.5, 0.0]);
         assert_eq!(scored.sums(), Ok([-6.5, 2.0]));
-        let scored = Scored { ignored: None, ..scored };
+        let scored = ClassScores { ignored: None, ..scored };
         assert_eq!(scored.sums(), Err(NoClass { at: 3, label: -1 }));
-        let none = Scored { scores: &[], split: [0, 2, 0], labels: &[], ..scored };
+        let none = ClassScores { scores: &[], split: [0, 2, 0], labels: &[], ..scored };
         assert_eq!(none.sums(), Ok([0.0; 2]));
     }
 }

@@ -14,7 +14,10 @@ use sardonyx_simd::chunks::{self, Shared, rows};
 use sardonyx_simd::number::{Arith, Math, Number};
 use sardonyx_simd::{Ended, Level, Loop};
 
-pub use svm::{KernelFunction, Pairs, Sigmoids, couple, decide, pair_count, similarities, weigh};
+pub use svm::{
+    KernelFunction, Pairs, Sigmoids, SupportVectors, couple, decide, pair_count, similarities,
+    weigh,
+};
 
 /// Norm by which rows are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +53,14 @@ impl PostTransform {
     }
 }
 
+/// Parameters of [`scale`]: an element for each feature, or one for all.
+#[derive(Clone, Copy, Debug)]
+pub struct FeatureScale<'a, R> {
+    /// Subtracted first.
+    pub offsets: &'a [R],
+    pub factors: &'a [R],
+}
+
 /// Scales features: `y = (x - offset) * factor`, by rows of `features` elements. Offsets and factors have an element
 /// for each feature, or one for all.
 ///
@@ -59,7 +70,7 @@ impl PostTransform {
 pub fn scale<T: Number>(
     exec: &Exec<'_>,
     features: usize,
-    [offsets, factors]: [&[T::Real]; 2],
+    FeatureScale { offsets, factors }: FeatureScale<'_, T::Real>,
     x: &[T],
     y: &mut [f32],
 ) -> Result<(), Ended> {
@@ -223,7 +234,18 @@ pub fn look_up<T: Copy + Send + Sync>(
     map(pool, 2, places, y, |place| table[*place as usize])
 }
 
-/// Copies columns of features, `[rows, columns]`, into columns `at..at + count` of output rows of `width` floats;
+/// Columns of an output that features are copied to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnRange {
+    /// Number of columns of the output.
+    pub width: usize,
+    /// First column.
+    pub start: usize,
+    /// Number of columns.
+    pub count: usize,
+}
+
+/// Copies columns of features, `[rows, columns]`, into the columns of `range` of output rows of `width` floats;
 /// `count - columns` columns are filled with zeros if there are fewer, and excess features are left out.
 ///
 /// # Panics
@@ -232,7 +254,7 @@ pub fn look_up<T: Copy + Send + Sync>(
 pub fn place_columns<T: Number>(
     exec: &Exec<'_>,
     columns: usize,
-    [width, at, count]: [usize; 3],
+    ColumnRange { width, start: at, count }: ColumnRange,
     x: &[T],
     y: &mut [f32],
 ) -> Result<(), Ended> {
@@ -357,17 +379,17 @@ pub(crate) fn transform_rows<T: Math>(
     width: usize,
     scores: &mut [T],
 ) {
-    T::run(level, Transformed { how, width, scores });
+    T::run(level, TransformLoop { how, width, scores });
 }
 
 /// Loop of [`post_transform`].
-struct Transformed<'a, T> {
+struct TransformLoop<'a, T> {
     how: PostTransform,
     width: usize,
     scores: &'a mut [T],
 }
 
-impl<T: Math> Loop for Transformed<'_, T> {
+impl<T: Math> Loop for TransformLoop<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {

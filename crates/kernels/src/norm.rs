@@ -12,8 +12,9 @@ pub(crate) use layer::{Parameters, PitchedRows};
 pub use layer::{RowInputs, RowNorm, RowOutputs, layer_norm, rms_norm};
 pub use local::{LocalResponse, local_response_norm};
 pub use lp::{Norm, lp_norm};
-pub use rows::{Affine, ByRow, Statistics, normalize_rows};
+pub use rows::{Affine, RowNormalization, Statistics, normalize_rows};
 
+use crate::AxisDims;
 use crate::wide::{Slices, by_slices};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{fill, rows as in_rows};
@@ -53,7 +54,7 @@ pub fn fold_batch_norm<P: Number, S: Number, R: Math>(
 /// If lengths do not fit the dims.
 pub fn channel_statistics<T: Number>(
     exec: &Exec<'_>,
-    [batch, channels, inner]: [usize; 3],
+    AxisDims { outer: batch, axis: channels, inner }: AxisDims,
     x: &[T],
     statistics: &mut [[f64; 2]],
 ) -> Result<(), Ended> {

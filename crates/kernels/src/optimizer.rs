@@ -88,13 +88,13 @@ pub fn step<T: Math>(exec: &Exec<'_>, step: Step, weights: Weights<'_, T>) -> Re
     let new_states = new_states.map(Shared::new);
     ranges(pool, old.len(), 2 + states, |range| {
         let (start, len) = (range.start, range.len());
-        let kept = |index: usize| {
+        let states_of = |index: usize| {
             let is_used = index < states;
             let (start, len) = if is_used { (start, len) } else { (0, 0) };
             // SAFETY: ranges are disjoint.
             (&old_states[index][start..start + len], unsafe { new_states[index].part(start, len) })
         };
-        let ((old_first, new_first), (old_second, new_second)) = (kept(0), kept(1));
+        let ((old_first, new_first), (old_second, new_second)) = (states_of(0), states_of(1));
         let part = Weights {
             old: &old[range.clone()],
             // SAFETY: ranges are disjoint.
@@ -103,21 +103,21 @@ pub fn step<T: Math>(exec: &Exec<'_>, step: Step, weights: Weights<'_, T>) -> Re
             old_states: [old_first, old_second],
             new_states: [new_first, new_second],
         };
-        T::run(level, Moved { step, part });
+        T::run(level, StepLoop { step, part });
     })
 }
 
 /// Loop of one step over a range of weights.
-struct Moved<'a, T> {
+struct StepLoop<'a, T> {
     step: Step,
     part: Weights<'a, T>,
 }
 
-impl<T: Math> Loop for Moved<'_, T> {
+impl<T: Math> Loop for StepLoop<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Moved { step: Step { optimizer, rate, norm }, part } = self;
+        let StepLoop { step: Step { optimizer, rate, norm }, part } = self;
         let Weights { old: x, new: y, gradients, old_states, new_states } = part;
         let ([first, second], [new_first, new_second]) = (old_states, new_states);
         // Slices of one length need no bounds checks in the loops.
@@ -125,12 +125,12 @@ impl<T: Math> Loop for Moved<'_, T> {
         let (y, gradients) = (&mut y[..len], &gradients[..len]);
         let (first, new_first) = (&first[..len], &mut new_first[..len]);
         let (rate, norm) = (T::from_f64(rate), T::from_f64(norm));
-        let gradient = |i: usize| x[i].mul(norm).add(gradients[i]);
+        let regularize = |i: usize| x[i].mul(norm).add(gradients[i]);
         match optimizer {
             Optimizer::Adagrad { epsilon } => {
                 let epsilon = T::from_f64(epsilon);
                 for i in 0..len {
-                    let g = gradient(i);
+                    let g = regularize(i);
                     let sum = first[i].add(g.mul(g));
                     new_first[i] = sum;
                     y[i] = x[i].sub(rate.mul(g).div(sum.sqrt().add(epsilon)));
@@ -141,7 +141,7 @@ impl<T: Math> Loop for Moved<'_, T> {
                 let parts = [alpha, beta, 1.0 - alpha, 1.0 - beta, epsilon, 1.0 - decay];
                 let [alpha, beta, of_gradient, of_square, epsilon, stays] = parts.map(T::from_f64);
                 for i in 0..len {
-                    let g = gradient(i);
+                    let g = regularize(i);
                     let mean = alpha.mul(first[i]).add(of_gradient.mul(g));
                     let squares = beta.mul(second[i]).add(of_square.mul(g.mul(g)));
                     (new_first[i], new_second[i]) = (mean, squares);
@@ -152,7 +152,7 @@ impl<T: Math> Loop for Moved<'_, T> {
             Optimizer::Momentum { alpha, beta, looks_ahead } => {
                 let [alpha, beta] = [alpha, beta].map(T::from_f64);
                 for i in 0..len {
-                    let g = gradient(i);
+                    let g = regularize(i);
                     let sum = alpha.mul(first[i]).add(beta.mul(g));
                     new_first[i] = sum;
                     let by = if looks_ahead { g.add(alpha.mul(sum)) } else { sum };
@@ -203,10 +203,9 @@ mod tests {
             Optimizer::Momentum { alpha: 0.9, beta: 1.0, looks_ahead: false },
             Optimizer::Momentum { alpha: 0.8, beta: 0.5, looks_ahead: true },
         ];
-        let with = |(rate, norm)| move |optimizer| Step { optimizer, rate, norm };
         [(0.01, 0.0), (1.0, 0.125)]
             .into_iter()
-            .flat_map(|numbers| optimizers.into_iter().map(with(numbers)))
+            .flat_map(|(rate, norm)| optimizers.map(|optimizer| Step { optimizer, rate, norm }))
             .collect()
     }
 
@@ -214,14 +213,15 @@ mod tests {
     fn check<T: Math>(within: f64) {
         // Enough weights for several chunks.
         let len = 3 * 16 * 1024 + 5;
-        let wave = |scale: f64, speed: f64| move |i: usize| scale * (i as f64 * speed).sin();
-        let list = |f: &dyn Fn(usize) -> f64| (0..len).map(|i| T::from_f64(f(i))).collect();
+        let make_wave = |scale: f64, speed: f64| move |i: usize| scale * (i as f64 * speed).sin();
+        let collect_list = |f: &dyn Fn(usize) -> f64| (0..len).map(|i| T::from_f64(f(i))).collect();
         for step_of in steps() {
             for &isa in Isa::available() {
-                let mut x: Vec<T> = list(&wave(2.0, 0.37));
-                let mut states = [list(&|_| 0.25), list(&|_| 0.5)];
+                let mut x: Vec<T> = collect_list(&make_wave(2.0, 0.37));
+                let mut states = [collect_list(&|_| 0.25), collect_list(&|_| 0.5)];
                 for turn in 0..5 {
-                    let gradients: Vec<T> = list(&wave(0.5, 0.1 + 0.07 * f64::from(turn)));
+                    let gradients: Vec<T> =
+                        collect_list(&make_wave(0.5, 0.1 + 0.07 * f64::from(turn)));
                     let [first, second] = &states;
                     let mut new = vec![T::ZERO; len];
                     let [mut new_first, mut new_second] = [new.clone(), second.clone()];

@@ -3,18 +3,26 @@
 use half::{bf16, f16};
 
 #[cfg(feature = "vision")]
+use crate::ImageDims;
+#[cfg(feature = "vision")]
 use crate::columns::BlockAxis;
-use crate::copy::{IndexOutOfRange, Indices, Padding, Plain, ScatterInto};
+use crate::copy::{
+    IndexOutOfRange, Indices, MatrixDims, Padding, PickDims, Plain, RingDims, ScatterInto,
+    StridedMut, StridedRef,
+};
 use crate::cumulative::Cumulative;
 #[cfg(feature = "vision")]
 use crate::deform::Deform;
 #[cfg(feature = "signal")]
 use crate::fourier::{Lines, Spectrum, Tables};
 #[cfg(feature = "vision")]
-use crate::grid::Reading;
+use crate::grid::{ElementDims, ImageBatch, Sampling};
 #[cfg(feature = "ml")]
-use crate::ml::{KernelFunction, Pairs, PostTransform, RowNorm, Score, Sigmoids, Sums};
-use crate::norm::{ByRow, LocalResponse, Norm, RowInputs, RowOutputs};
+use crate::ml::{
+    ColumnRange, FeatureScale, KernelFunction, Pairs, PostTransform, RowNorm, Score, Sigmoids,
+    Sums, SupportVectors,
+};
+use crate::norm::{LocalResponse, Norm, RowInputs, RowNormalization, RowOutputs};
 #[cfg(feature = "training")]
 use crate::optimizer::{Step, Weights};
 use crate::pooling::{Divisor, Order, Window};
@@ -24,9 +32,10 @@ use crate::reduce::{Extreme, Reduce, Ties};
 #[cfg(feature = "vision")]
 use crate::resize::Taps;
 #[cfg(feature = "vision")]
-use crate::roi::RoiAlign;
-use crate::rotary::{Angles, Rotary};
+use crate::roi::{ImageRegions, RoiAlign};
+use crate::rotary::{Angles, Rotary, RotaryDims};
 use crate::softmax::Softmax;
+use crate::{AxisDims, RowDims};
 #[cfg(feature = "training")]
 use sardonyx_elementwise::UpdateLoops;
 use sardonyx_elementwise::{ElementLoops, Strided};
@@ -49,7 +58,7 @@ per_type! {
             into: ScatterInto<Self>, dims: &[usize], depth: usize, indices: &[i64], updates: &[Self], y: &mut [Self],
         ) -> Result<(), Failure<IndexOutOfRange>>;
         copy::write_around = fn write_around(
-            sizes: [usize; 4], count: usize, starts: Option<&[i64]>, updates: &[Self], y: &mut [Self],
+            sizes: RingDims, count: usize, starts: Option<&[i64]>, updates: &[Self], y: &mut [Self],
         );
     }
 
@@ -60,18 +69,18 @@ per_type! {
             pool: &Pool, dims: &[usize], start: usize, strides: &[isize], x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
         copy::copy_between = fn copy_between(
-            pool: &Pool, dims: &[usize], from: (&[Self], usize, &[isize]), to: (&mut [Self], usize, &[usize]),
+            pool: &Pool, dims: &[usize], from: StridedRef<'_, Self>, to: StridedMut<'_, Self>,
         ) -> Result<(), Ended>;
         copy::concat = fn concat(pool: &Pool, outer: usize, parts: &[&[Self]], y: &mut [Self]) -> Result<(), Ended>;
         copy::pad = fn pad(
             pool: &Pool, padding: Padding<'_, Self>, dims: &[usize], x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
         copy::pick = fn pick(
-            pool: &Pool, dims_and_run: (&[usize], &[usize], usize), tables: &[usize], value: Self, x: &[Self],
+            pool: &Pool, dims: PickDims<'_>, run: usize, tables: &[usize], value: Self, x: &[Self],
             y: &mut [Self],
         ) -> Result<(), Ended>;
         copy::gather = fn gather(
-            pool: &Pool, dims: [usize; 3], x: &[Self], indices: Indices<'_>, y: &mut [Self],
+            pool: &Pool, dims: AxisDims, x: &[Self], indices: Indices<'_>, y: &mut [Self],
         ) -> Result<(), Failure<IndexOutOfRange>>;
         copy::gather_elements = fn gather_elements(
             pool: &Pool, axis: usize, dims: &[usize], x: &[Self], index_dims: &[usize], indices: Indices<'_>,
@@ -86,13 +95,13 @@ per_type! {
         ) -> Result<(), Ended>;
         #[cfg(feature = "vision")]
         grid::read_elements = fn read_elements(
-            pool: &Pool, dims: [usize; 4], elements: &[usize], x: &[Self], y: &mut [Self],
+            pool: &Pool, dims: ElementDims, elements: &[usize], x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
         copy::triangle = fn triangle(
-            pool: &Pool, upper: bool, diagonal: i64, dims: [usize; 3], x: &[Self], y: &mut [Self],
+            pool: &Pool, upper: bool, diagonal: i64, dims: MatrixDims, x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
         copy::one_hot = fn one_hot(
-            pool: &Pool, dims: [usize; 3], indices: &[i64], off: Self, on: Self, y: &mut [Self],
+            pool: &Pool, dims: AxisDims, indices: &[i64], off: Self, on: Self, y: &mut [Self],
         ) -> Result<(), Ended>;
         elementwise::select = fn select(
             pool: &Pool, dims: &[usize], condition: Strided<'_, u8>, a: Strided<'_, Self>, b: Strided<'_, Self>,
@@ -106,13 +115,13 @@ per_type! {
             exec: &Exec<'_>, op: Reduce, dims: &[usize], axes: &[bool], x: &[Self], out: &mut [Self],
         ) -> Result<(), Ended>;
         reduce::arg_extreme = fn arg_extreme(
-            exec: &Exec<'_>, which: Extreme, ties: Ties, dims: [usize; 3], x: &[Self], out: &mut [i64],
+            exec: &Exec<'_>, which: Extreme, ties: Ties, dims: AxisDims, x: &[Self], out: &mut [i64],
         ) -> Result<(), Ended>;
         choose::top_k = fn top_k(
-            pool: &Pool, largest: bool, dims: [usize; 3], k: usize, x: &[Self], values: &mut [Self],
+            pool: &Pool, largest: bool, dims: AxisDims, k: usize, x: &[Self], values: &mut [Self],
             positions: &mut [i64],
         ) -> Result<(), Ended>;
-        unique::keys = fn keys(pool: &Pool, dims: [usize; 3], x: &[Self], keys: &mut [u64]) -> Result<(), Ended>;
+        unique::keys = fn keys(pool: &Pool, dims: AxisDims, x: &[Self], keys: &mut [u64]) -> Result<(), Ended>;
         #[cfg(feature = "vision")]
         columns::add_columns = fn add_columns(
             exec: &Exec<'_>, axes: &[BlockAxis], x: &[Self], y: &mut [Self],
@@ -126,17 +135,17 @@ per_type! {
     /// Loops of floats.
     trait FloatLoops: Loops for [f32, f64, f16, bf16] {
         softmax::softmax = fn softmax(
-            exec: &Exec<'_>, op: Softmax, dims: [usize; 3], x: &[Self], y: &mut [Self],
+            exec: &Exec<'_>, op: Softmax, dims: AxisDims, x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
         softmax::softmax_in_place = fn softmax_in_place(
-            exec: &Exec<'_>, op: Softmax, dims: [usize; 3], x: &mut [Self],
+            exec: &Exec<'_>, op: Softmax, dims: AxisDims, x: &mut [Self],
         ) -> Result<(), Ended>;
         determinant::determinants = fn determinants(
             exec: &Exec<'_>, size: usize, x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
         #[cfg(feature = "vision")]
         grid::coordinates = fn coordinates(
-            pool: &Pool, how: Reading, sizes: &[usize], grid: &[Self], places: &mut [f64],
+            pool: &Pool, how: Sampling, sizes: &[usize], grid: &[Self], places: &mut [f64],
         ) -> Result<(), Ended>;
         pooling::lp_pool = fn lp_pool(
             exec: &Exec<'_>, planes: usize, window: &Window<'_>, p: u32, x: &[Self],
@@ -144,39 +153,39 @@ per_type! {
         ) -> Result<(), Ended>;
         #[cfg(feature = "vision")]
         roi::max_roi_pool = fn max_roi_pool(
-            exec: &Exec<'_>, cells: [usize; 2], dims: [usize; 4], x: &[Self], regions: &[[i64; 5]],
+            exec: &Exec<'_>, cells: [usize; 2], dims: ImageDims, x: &[Self], regions: &[[i64; 5]],
             y: &mut [Self],
         ) -> Result<(), Ended>;
         pooling::average_pool = fn average_pool(
             exec: &Exec<'_>, planes: usize, window: &Window<'_>, divisor: Divisor, x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
         norm::local_response_norm = fn local_response_norm(
-            exec: &Exec<'_>, dims: [usize; 3], response: LocalResponse, x: &[Self],
+            exec: &Exec<'_>, dims: AxisDims, response: LocalResponse, x: &[Self],
             y: &mut [Self],
         ) -> Result<(), Ended>;
         norm::channel_statistics = fn channel_statistics(
-            exec: &Exec<'_>, dims: [usize; 3], x: &[Self], statistics: &mut [[f64; 2]],
+            exec: &Exec<'_>, dims: AxisDims, x: &[Self], statistics: &mut [[f64; 2]],
         ) -> Result<(), Ended>;
         norm::scale_shift = fn scale_shift(
             exec: &Exec<'_>, inner: usize, scale: &[Self::Real], shift: &[Self::Real], x: &[Self],
             y: &mut [Self],
         ) -> Result<(), Ended>;
         norm::normalize_rows = fn normalize_rows(
-            exec: &Exec<'_>, how: ByRow<'_, Self::Real>, x: &[Self], y: &mut [Self], means: Option<&mut [Self::Real]>,
+            exec: &Exec<'_>, how: RowNormalization<'_, Self::Real>, x: &[Self], y: &mut [Self], means: Option<&mut [Self::Real]>,
             inverse_deviations: Option<&mut [Self::Real]>,
         ) -> Result<(), Ended>;
         norm::lp_norm = fn lp_norm(
-            exec: &Exec<'_>, norm: Norm, dims: [usize; 3], x: &[Self], y: &mut [Self],
+            exec: &Exec<'_>, norm: Norm, dims: AxisDims, x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
         norm::layer_norm = fn layer_norm(
-            exec: &Exec<'_>, dims: [usize; 2], inputs: RowInputs<'_, Self>, bias: Option<&[Self]>,
+            exec: &Exec<'_>, dims: RowDims, inputs: RowInputs<'_, Self>, bias: Option<&[Self]>,
             outputs: RowOutputs<'_, Self>,
         ) -> Result<(), Ended>;
         rotary::rotary = fn rotary(
-            exec: &Exec<'_>, which: Rotary, dims: [usize; 4], x: &[Self], angles: Angles<'_, Self>, y: &mut [Self],
+            exec: &Exec<'_>, which: Rotary, dims: RotaryDims, x: &[Self], angles: Angles<'_, Self>, y: &mut [Self],
         ) -> Result<(), Ended>;
         norm::rms_norm = fn rms_norm(
-            exec: &Exec<'_>, dims: [usize; 2], inputs: RowInputs<'_, Self>, y: &mut [Self], sum: Option<&mut [Self]>,
+            exec: &Exec<'_>, dims: RowDims, inputs: RowInputs<'_, Self>, y: &mut [Self], sum: Option<&mut [Self]>,
         ) -> Result<(), Ended>;
         #[cfg(feature = "signal")]
         fourier::transform = fn fourier_transform(
@@ -187,7 +196,7 @@ per_type! {
     /// Loops of the types of cumulative sums and products.
     trait CumulativeLoops: Loops for [f32, f64, f16, bf16, i32, i64, u32, u64] {
         cumulative::cumulative = fn cumulative(
-            exec: &Exec<'_>, which: Cumulative, dims: [usize; 3], x: &[Self], y: &mut [Self],
+            exec: &Exec<'_>, which: Cumulative, dims: AxisDims, x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
     }
 
@@ -212,15 +221,15 @@ per_type! {
             patches: &mut [Self],
         ) -> Result<(), Ended>;
         roi::roi_align = fn roi_align(
-            exec: &Exec<'_>, how: &RoiAlign<Self>, dims: [usize; 4], x: &[Self], regions: (&[Self], &[usize]),
+            exec: &Exec<'_>, how: &RoiAlign<Self>, dims: ImageDims, x: &[Self], regions: ImageRegions<'_, Self>,
             y: &mut [Self],
         ) -> Result<(), Ended>;
         grid::read_between = fn read_between(
-            exec: &Exec<'_>, how: Reading, images: (usize, usize, &[usize]), x: &[Self], places: &[f64],
+            exec: &Exec<'_>, how: Sampling, images: ImageBatch<'_>, x: &[Self], places: &[f64],
             y: &mut [Self],
         ) -> Result<(), Ended>;
         resize::along_axis = fn along_axis(
-            exec: &Exec<'_>, dims: [usize; 3], taps: &Taps<'_, Self>, x: &[Self], y: &mut [Self],
+            exec: &Exec<'_>, dims: AxisDims, taps: &Taps<'_, Self>, x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
     }
 }
@@ -230,7 +239,7 @@ per_type! {
     /// Loops of the types of features.
     trait FeatureLoops: Loops for [f32, f64, i32, i64] {
         ml::scale = fn scale_features(
-            exec: &Exec<'_>, features: usize, offsets_and_factors: [&[Self::Real]; 2], x: &[Self], y: &mut [f32],
+            exec: &Exec<'_>, features: usize, parameters: FeatureScale<'_, Self::Real>, x: &[Self], y: &mut [f32],
         ) -> Result<(), Ended>;
         ml::normalize = fn normalize_features(
             exec: &Exec<'_>, norm: RowNorm, width: usize, x: &[Self], y: &mut [f32],
@@ -240,7 +249,7 @@ per_type! {
             exec: &Exec<'_>, features: usize, missing: Self, numbers: &[Self], x: &[Self], y: &mut [Self],
         ) -> Result<(), Ended>;
         ml::place_columns = fn place_columns(
-            exec: &Exec<'_>, columns: usize, width_at_count: [usize; 3], x: &[Self], y: &mut [f32],
+            exec: &Exec<'_>, columns: usize, range: ColumnRange, x: &[Self], y: &mut [f32],
         ) -> Result<(), Ended>;
     }
 
@@ -252,7 +261,7 @@ per_type! {
         ml::mirror = fn mirror_scores(exec: &Exec<'_>, scores: &mut [Self]) -> Result<(), Ended>;
         ml::to_singles = fn to_singles(exec: &Exec<'_>, scores: &[Self], y: &mut [f32]) -> Result<(), Ended>;
         ml::similarities = fn similarities(
-            exec: &Exec<'_>, kernel: KernelFunction, sizes: Sums, x: &[Self], vectors_and_zeros: [&[Self]; 2],
+            exec: &Exec<'_>, kernel: KernelFunction, sizes: Sums, x: &[Self], vectors: SupportVectors<'_, Self>,
             y: &mut [Self],
         ) -> Result<(), Ended>;
         ml::weigh = fn weigh_similarities(

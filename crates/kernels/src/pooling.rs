@@ -645,7 +645,8 @@ impl<T: Number> Loop for Places<'_, T> {
         let dilation = self.window.dilations[self.window.dilations.len() - 1];
         for (plane, starts, indices) in self.rows() {
             for (index, &[column, count]) in indices.iter_mut().zip(columns) {
-                *index = find_place(x, plane, starts, column, (count, dilation));
+                *index =
+                    find_place(x, plane, starts, TapColumns { first: column, count, dilation });
             }
         }
     }
@@ -673,7 +674,8 @@ impl<T: Number> Loop for PlacesByTap<'_, T> {
         for (plane, starts, indices) in self.0.rows() {
             for output in (0..whole.start).chain(whole.end..columns.len()) {
                 let [column, count] = columns[output];
-                indices[output] = find_place(x, plane, starts, column, (count, dilation));
+                indices[output] =
+                    find_place(x, plane, starts, TapColumns { first: column, count, dilation });
             }
             let columns = &columns[whole.clone()];
             let indices = &mut indices[whole.clone()];
@@ -686,22 +688,31 @@ impl<T: Number> Loop for PlacesByTap<'_, T> {
                 // Recomputing a few outputs is cheaper than computing the last few one by one.
                 let first = first.min(columns.len() - GROUP);
                 if let Some(indices) = indices[first..].first_chunk_mut() {
-                    row.find(columns[first][0], (kernel, dilation), indices);
+                    let columns = TapColumns { first: columns[first][0], count: kernel, dilation };
+                    row.find(columns, indices);
                 }
             }
         }
     }
 }
 
-/// Finds the position of the maximum of one window, or -1. The window has `count` columns from `column` on, `dilation`
-/// apart, in the rows with offsets `starts` of the plane at offset `plane`.
+/// Columns of a window in each row.
+#[derive(Clone, Copy)]
+struct TapColumns {
+    first: usize,
+    count: usize,
+    /// Distance from one column to the next.
+    dilation: usize,
+}
+
+/// Finds the position of the maximum of one window, or -1. The window has `columns` in the
+/// rows with offsets `starts` of the plane at offset `plane`.
 #[inline(always)]
 fn find_place<T: Number>(
     x: &[T],
     plane: usize,
     starts: &[usize],
-    column: usize,
-    (count, dilation): (usize, usize),
+    TapColumns { first: column, count, dilation }: TapColumns,
 ) -> i64 {
     if starts.is_empty() || count == 0 {
         return -1;
@@ -733,9 +744,10 @@ struct RowOfPlaces<'a, T> {
 }
 
 impl<T: Number> RowOfPlaces<'_, T> {
-    /// Finds the positions of a group of neighbouring windows, the first of which begins at `column`.
+    /// Finds the positions of a group of neighbouring windows, given the columns of the first.
     #[inline(always)]
-    fn find(&self, column: usize, (count, dilation): (usize, usize), indices: &mut [i64; GROUP]) {
+    fn find(&self, columns: TapColumns, indices: &mut [i64; GROUP]) {
+        let TapColumns { first: column, count, dilation } = columns;
         let first = self.starts[0] + column;
         let mut best = group(&self.x[first..], self.stride);
         // Positions of the taps for the first window of the group.

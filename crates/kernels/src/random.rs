@@ -84,8 +84,7 @@ pub fn bernoulli<T: Number, B: From<bool> + Send>(
     y: &mut [B],
 ) -> Result<(), Failure<usize>> {
     assert_eq!(p.len(), y.len());
-    let is_probability = |p: &T| (0.0..=1.0).contains(&p.to_f64());
-    if let Some(index) = p.iter().position(|p| !is_probability(p)) {
+    if let Some(index) = p.iter().position(|p| !(0.0..=1.0).contains(&p.to_f64())) {
         return Err(Failure::Operand(index));
     }
     in_pieces(exec, generator, Distribution::Uniform { bits: 53 }, y, |first, numbers, y| {
@@ -140,6 +139,17 @@ pub fn dropout<T: Number, B: From<bool> + Send>(
     })
 }
 
+/// Sizes of [`multinomial`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SampleDims {
+    /// Number of rows.
+    pub rows: usize,
+    /// Number of classes of a row.
+    pub classes: usize,
+    /// Number of classes to draw for each row.
+    pub samples: usize,
+}
+
 /// Draws `samples` classes for each row, with probabilities proportional to the exponentials of its logits. `logits` is
 /// `[rows, classes]`, `y` is `[rows, samples]`.
 ///
@@ -155,16 +165,13 @@ pub fn multinomial<T: Number, I: Number>(
     exec: &Exec<'_>,
     generator: Generator,
     logits: &[T],
-    [rows, classes, samples]: [usize; 3],
+    SampleDims { rows, classes, samples }: SampleDims,
     y: &mut [I],
 ) -> Result<(), Failure<usize>> {
     assert_eq!(logits.len(), rows * classes);
     assert_eq!(y.len(), rows * samples);
-    let row = |row: usize| &logits[row * classes..][..classes];
-    let has_weights = |logits: &[T]| {
-        logits.iter().all(|x| x.to_f64() < f64::INFINITY) && greatest_logit(logits).is_finite()
-    };
-    if let Some(row) = (0..rows).find(|index| !has_weights(row(*index))) {
+    let logits_of = |row: usize| &logits[row * classes..][..classes];
+    if let Some(row) = (0..rows).find(|index| !has_weights(logits_of(*index))) {
         return Err(Failure::Operand(row));
     }
     in_pieces(exec, generator, Distribution::Uniform { bits: 53 }, y, |first, numbers, y| {
@@ -173,7 +180,7 @@ pub fn multinomial<T: Number, I: Number>(
             for (place, (number, y)) in (first..).zip(numbers.iter().zip(y)) {
                 if place / samples != summed {
                     summed = place / samples;
-                    accumulate_weights(row(summed), sums);
+                    accumulate_weights(logits_of(summed), sums);
                 }
                 let total = sums.last().copied().unwrap_or(0.0);
                 let class = sums.partition_point(|sum| *sum <= number * total);
@@ -182,6 +189,11 @@ pub fn multinomial<T: Number, I: Number>(
         });
     })?;
     Ok(())
+}
+
+/// Whether all logits are below infinity and one is finite, so that weights can be computed.
+fn has_weights<T: Number>(logits: &[T]) -> bool {
+    logits.iter().all(|x| x.to_f64() < f64::INFINITY) && greatest_logit(logits).is_finite()
 }
 
 /// Returns the greatest logit; NaN is ignored.
@@ -302,9 +314,9 @@ fn transform_box_muller(pair: &mut [f64]) {
 
 /// Returns the most bits with which each fraction below 1 is exactly a `T`.
 fn bits_below_one<T: Number>() -> u32 {
-    let below_one = |bits: u32| 1.0 - (0.5f64).powi(bits as i32);
-    let fits = |bits: &u32| T::from_f64(below_one(*bits)).to_f64() == below_one(*bits);
-    (1..=53).rev().find(fits).unwrap_or(1)
+    let fraction_of = |bits: u32| 1.0 - (0.5f64).powi(bits as i32);
+    let is_exact = |bits: &u32| T::from_f64(fraction_of(*bits)).to_f64() == fraction_of(*bits);
+    (1..=53).rev().find(is_exact).unwrap_or(1)
 }
 
 #[cfg(test)]

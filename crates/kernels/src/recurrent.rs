@@ -210,10 +210,10 @@ pub trait RecurrentElement: Math + UnaryElement {
     type Repeated<'a>: Debug + Sync;
 
     /// Wraps a matrix as a right operand.
-    fn plain(matrix: MatRef<'_, Self>) -> Self::Right<'_>;
+    fn wrap_matrix(matrix: MatRef<'_, Self>) -> Self::Right<'_>;
 
     /// Wraps a packed matrix as a right operand. Returns `None` for types without packed matrices.
-    fn packed(matrix: &PackedB) -> Option<Self::Right<'_>>;
+    fn wrap_packed(matrix: &PackedB) -> Option<Self::Right<'_>>;
 
     /// Returns the rows and columns of a right operand.
     fn size(right: &Self::Right<'_>) -> (usize, usize);
@@ -263,11 +263,11 @@ impl RecurrentElement for f32 {
     type Right<'a> = Rhs<'a>;
     type Repeated<'a> = Repeated<'a>;
 
-    fn plain(matrix: MatRef<'_>) -> Rhs<'_> {
+    fn wrap_matrix(matrix: MatRef<'_>) -> Rhs<'_> {
         Rhs::Plain(matrix)
     }
 
-    fn packed(matrix: &PackedB) -> Option<Rhs<'_>> {
+    fn wrap_packed(matrix: &PackedB) -> Option<Rhs<'_>> {
         Some(Rhs::Packed(matrix))
     }
 
@@ -314,11 +314,11 @@ impl RecurrentElement for f64 {
     type Right<'a> = MatRef<'a, f64>;
     type Repeated<'a> = MatRef<'a, f64>;
 
-    fn plain(matrix: MatRef<'_, f64>) -> MatRef<'_, f64> {
+    fn wrap_matrix(matrix: MatRef<'_, f64>) -> MatRef<'_, f64> {
         matrix
     }
 
-    fn packed(_: &PackedB) -> Option<MatRef<'_, f64>> {
+    fn wrap_packed(_: &PackedB) -> Option<MatRef<'_, f64>> {
         None
     }
 

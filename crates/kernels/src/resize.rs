@@ -4,6 +4,7 @@
 //! pass per axis. Sums use no fused multiply-add and add in the order of the inputs, so that all instruction sets give
 //! the same bits.
 
+use crate::AxisDims;
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{fill, rows};
 use sardonyx_simd::number::{Math, Number};
@@ -63,14 +64,14 @@ pub fn cubic_weight(a: f64, distance: f64) -> f64 {
 /// If lengths do not fit, or inputs are outside the axis.
 pub fn along_axis<R: Math>(
     exec: &Exec<'_>,
-    dims: [usize; 3],
+    dims: AxisDims,
     taps: &Taps<'_, R>,
     x: &[R],
     y: &mut [R],
 ) -> Result<(), Ended> {
-    let [outer, len, inner] = dims;
+    let AxisDims { outer, axis: len, inner } = dims;
     taps.check(len);
-    assert_eq!(x.len(), outer * len * inner, "the input has other dims");
+    assert_eq!(x.len(), dims.elements(), "the input has other dims");
     assert_eq!(y.len(), outer * taps.first.len() * inner, "the output has other dims");
     if y.is_empty() {
         return Ok(());
@@ -164,25 +165,25 @@ fn interpolate_element<R: Math>(taps: &Taps<'_, R>, output: usize, x: &[R]) -> R
 fn interpolate_row<R: Math>(taps: &Taps<'_, R>, output: usize, x: &[R], y: &mut [R]) {
     let inner = y.len();
     let (first, weights) = taps.inputs_of(output);
-    let input = |tap: usize| &x[(first + tap) * inner..][..inner];
+    let input_row = |tap: usize| &x[(first + tap) * inner..][..inner];
     match *weights {
         [] => y.fill(taps.outside),
-        [a] => y.iter_mut().zip(input(0)).for_each(|(y, x)| *y = a.mul(*x)),
+        [a] => y.iter_mut().zip(input_row(0)).for_each(|(y, x)| *y = a.mul(*x)),
         [a, b] => {
-            for ((y, x0), x1) in y.iter_mut().zip(input(0)).zip(input(1)) {
+            for ((y, x0), x1) in y.iter_mut().zip(input_row(0)).zip(input_row(1)) {
                 *y = a.mul(*x0).add(b.mul(*x1));
             }
         }
         [a, b, c, d] => {
-            let inputs = input(0).iter().zip(input(1)).zip(input(2)).zip(input(3));
+            let inputs = input_row(0).iter().zip(input_row(1)).zip(input_row(2)).zip(input_row(3));
             for (y, (((x0, x1), x2), x3)) in y.iter_mut().zip(inputs) {
                 *y = a.mul(*x0).add(b.mul(*x1)).add(c.mul(*x2)).add(d.mul(*x3));
             }
         }
         [a, ref more @ ..] => {
-            y.iter_mut().zip(input(0)).for_each(|(y, x)| *y = a.mul(*x));
+            y.iter_mut().zip(input_row(0)).for_each(|(y, x)| *y = a.mul(*x));
             for (tap, weight) in more.iter().enumerate() {
-                for (y, x) in y.iter_mut().zip(input(tap + 1)) {
+                for (y, x) in y.iter_mut().zip(input_row(tap + 1)) {
                     *y = y.add(weight.mul(*x));
                 }
             }
@@ -211,8 +212,8 @@ mod tests {
             let expected: Vec<f32> = (0..outer * 40 * inner)
                 .map(|at| {
                     let (i, o, p) = (at % inner, at / inner % 40, at / inner / 40);
-                    let x = |tap: usize| x[(p * len + first[o] + tap) * inner + i];
-                    let terms = (0..count[o]).map(|tap| weights[o * 5 + tap] * x(tap));
+                    let x_at = |tap: usize| x[(p * len + first[o] + tap) * inner + i];
+                    let terms = (0..count[o]).map(|tap| weights[o * 5 + tap] * x_at(tap));
                     terms.reduce(|a, b| a + b).unwrap_or(-7.0)
                 })
                 .collect();
@@ -221,7 +222,7 @@ mod tests {
                     let pool = Pool::new(threads);
                     let exec = Exec::new(&pool, *isa);
                     let mut y = vec![0.0; expected.len()];
-                    along_axis(&exec, [outer, len, inner], &taps, &x, &mut y).unwrap();
+                    along_axis(&exec, [outer, len, inner].into(), &taps, &x, &mut y).unwrap();
                     assert_eq!(y, expected, "{isa:?} {threads} {outer} {inner}");
                 }
             }

@@ -1,7 +1,8 @@
 //! Pooling of regions of images (ROI): each region is divided into cells.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
+use crate::ImageDims;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::{Arith, Math, Number};
 use sardonyx_simd::{Ended, Exec};
@@ -30,6 +31,15 @@ pub struct RoiAlign<R> {
     pub half_pixel: bool,
 }
 
+/// Regions of images.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageRegions<'a, R> {
+    /// Corners `[x1, y1, x2, y2]` of each region.
+    pub corners: &'a [R],
+    /// Index of the image of each region.
+    pub images: &'a [usize],
+}
+
 /// Limit: most samples of a cell along each side.
 pub const MOST_SAMPLES: usize = 1 << 14;
 
@@ -48,9 +58,9 @@ impl<R: Math> RoiAlign<R> {
     /// Divides the region `[x1, y1, x2, y2]` into cells.
     fn grid(&self, region: &[R]) -> Grid<R> {
         let offset = if self.half_pixel { R::from_f64(0.5) } else { R::ZERO };
-        let at = |place: usize| region[place].mul(self.scale).sub(offset);
-        let side = |i: usize| {
-            let (start, end) = (at(1 - i), at(3 - i));
+        let scale_place = |place: usize| region[place].mul(self.scale).sub(offset);
+        let cell_along = |i: usize| {
+            let (start, end) = (scale_place(1 - i), scale_place(3 - i));
             let len = end.sub(start);
             let len = if self.half_pixel { len } else { at_least(len, R::ONE) };
             let cell = len.div(R::from_f64(self.cells[i] as f64));
@@ -62,7 +72,7 @@ impl<R: Math> RoiAlign<R> {
             };
             (start, cell, samples)
         };
-        let [y, x] = [side(0), side(1)];
+        let [y, x] = [cell_along(0), cell_along(1)];
         Grid { start: [y.0, x.0], cell: [y.1, x.1], samples: [y.2, x.2] }
     }
 
@@ -77,10 +87,10 @@ impl<R: Math> Grid<R> {
     /// Returns the coordinate of a sample of a cell along a side.
     #[inline(always)]
     fn place(&self, side: usize, cell: usize, sample: usize) -> R {
-        let number = |x: usize| R::from_f64(x as f64);
-        let within = number(sample).add(R::from_f64(0.5)).mul(self.cell[side]);
-        let within = within.div(number(self.samples[side]));
-        self.start[side].add(number(cell).mul(self.cell[side])).add(within)
+        let to_number = |x: usize| R::from_f64(x as f64);
+        let within = to_number(sample).add(R::from_f64(0.5)).mul(self.cell[side]);
+        let within = within.div(to_number(self.samples[side]));
+        self.start[side].add(to_number(cell).mul(self.cell[side])).add(within)
     }
 }
 
@@ -106,8 +116,8 @@ fn find_neighbours<R: Math>(place: R, len: usize) -> Option<(usize, usize, R)> {
     Some((low, low + 1, place.sub(R::from_f64(low as f64))))
 }
 
-/// Computes the cells of each region `[x1, y1, x2, y2]`, for each channel of its image. `x` is `[images, channels,
-/// height, width]`, `y` is `[regions, channels, cells]`; `images` has the image of each region.
+/// Computes the cells of each region, for each channel of its image. `x` is `[images, channels, height, width]`, `y` is
+/// `[regions, channels, cells]`.
 ///
 /// # Panics
 ///
@@ -115,16 +125,16 @@ fn find_neighbours<R: Math>(place: R, len: usize) -> Option<(usize, usize, R)> {
 pub fn roi_align<R: Math>(
     exec: &Exec<'_>,
     how: &RoiAlign<R>,
-    dims: [usize; 4],
+    dims: ImageDims,
     x: &[R],
-    (regions, images): (&[R], &[usize]),
+    ImageRegions { corners, images }: ImageRegions<'_, R>,
     y: &mut [R],
 ) -> Result<(), Ended> {
-    let [batch, channels, height, width] = dims;
+    let ImageDims { batch, channels, height, width } = dims;
     let [lines, columns] = how.cells;
     let plane = height * width;
     assert_eq!(x.len(), batch * channels * plane, "the input has other dims");
-    assert_eq!(regions.len(), 4 * images.len(), "four numbers per region");
+    assert_eq!(corners.len(), 4 * images.len(), "four numbers per region");
     let cells = lines * columns;
     assert_eq!(y.len(), images.len() * channels * cells, "the output has other dims");
     assert!(images.iter().all(|image| *image < batch), "an image does not exist");
@@ -136,79 +146,92 @@ pub fn roi_align<R: Math>(
     rows(exec.pool, y, row, row.saturating_mul(16), |first, y| {
         for (region, y) in y.chunks_exact_mut(row).enumerate() {
             let region = first + region;
-            let grid = how.grid(&regions[4 * region..][..4]);
+            let grid = how.grid(&corners[4 * region..][..4]);
             let x = &x[images[region] * channels * plane..][..channels * plane];
             y.fill(if how.value == CellValue::Max { R::LOWEST } else { R::ZERO });
             for cell in 0..cells {
-                fill_cell((how.value, [height, width], cells), &grid, (cell, columns), x, y);
+                CellTarget { value: how.value, height, width, cell, columns, cells }
+                    .fill(&grid, x, y);
             }
         }
     })
 }
 
-/// Computes one cell of all channels.
-#[inline]
-fn fill_cell<R: Math>(
-    (value, [height, width], cells): (CellValue, [usize; 2], usize),
-    grid: &Grid<R>,
-    (cell, columns): (usize, usize),
-    x: &[R],
-    y: &mut [R],
-) {
-    let [down, across] = grid.samples;
-    let plane = height * width;
-    let channels = || x.chunks_exact(plane).zip(0..).map(|(x, c)| (x, c * cells + cell));
-    for (i, j) in (0..down).flat_map(|i| (0..across).map(move |j| (i, j))) {
-        let line = find_neighbours(grid.place(0, cell / columns, i), height);
-        let column = find_neighbours(grid.place(1, cell % columns, j), width);
-        let Some(((top, bottom, ly), (left, right, lx))) = line.zip(column) else {
-            if value == CellValue::Max {
-                channels().for_each(|(_, at)| y[at] = at_least(y[at], R::ZERO));
+/// One cell of a region, and the sizes of its image.
+struct CellTarget {
+    value: CellValue,
+    height: usize,
+    width: usize,
+    cell: usize,
+    /// Number of cells in a row of the region.
+    columns: usize,
+    /// Number of cells of the region.
+    cells: usize,
+}
+
+impl CellTarget {
+    /// Computes the cell in all channels.
+    #[inline]
+    fn fill<R: Math>(&self, grid: &Grid<R>, x: &[R], y: &mut [R]) {
+        let &CellTarget { value, height, width, cell, columns, cells } = self;
+        let [down, across] = grid.samples;
+        let plane = height * width;
+        let channels = || x.chunks_exact(plane).zip(0..).map(|(x, c)| (x, c * cells + cell));
+        for (i, j) in (0..down).flat_map(|i| (0..across).map(move |j| (i, j))) {
+            let line = find_neighbours(grid.place(0, cell / columns, i), height);
+            let column = find_neighbours(grid.place(1, cell % columns, j), width);
+            let Some(((top, bottom, ly), (left, right, lx))) = line.zip(column) else {
+                if value == CellValue::Max {
+                    channels().for_each(|(_, at)| y[at] = at_least(y[at], R::ZERO));
+                }
+                continue;
+            };
+            let (hy, hx) = (R::ONE.sub(ly), R::ONE.sub(lx));
+            let corners = [
+                (top * width + left, hy.mul(hx)),
+                (top * width + right, hy.mul(lx)),
+                (bottom * width + left, ly.mul(hx)),
+                (bottom * width + right, ly.mul(lx)),
+            ];
+            for (x, at) in channels() {
+                let parts = corners.map(|(corner, weight)| weight.mul(x[corner]));
+                y[at] = match value {
+                    CellValue::Mean => {
+                        y[at].add(parts[0].add(parts[1]).add(parts[2]).add(parts[3]))
+                    }
+                    CellValue::Max => parts.into_iter().fold(y[at], Arith::max),
+                };
             }
-            continue;
-        };
-        let (hy, hx) = (R::ONE.sub(ly), R::ONE.sub(lx));
-        let corners = [
-            (top * width + left, hy.mul(hx)),
-            (top * width + right, hy.mul(lx)),
-            (bottom * width + left, ly.mul(hx)),
-            (bottom * width + right, ly.mul(lx)),
-        ];
-        for (x, at) in channels() {
-            let parts = corners.map(|(corner, weight)| weight.mul(x[corner]));
+        }
+        let count = down * across;
+        for (_, at) in channels() {
             y[at] = match value {
-                CellValue::Mean => y[at].add(parts[0].add(parts[1]).add(parts[2]).add(parts[3])),
-                CellValue::Max => parts.into_iter().fold(y[at], Arith::max),
+                _ if count == 0 => R::ZERO,
+                CellValue::Mean => y[at].div(R::from_f64(count as f64)),
+                CellValue::Max => y[at],
             };
         }
-    }
-    let count = down * across;
-    for (_, at) in channels() {
-        y[at] = match value {
-            _ if count == 0 => R::ZERO,
-            CellValue::Mean => y[at].div(R::from_f64(count as f64)),
-            CellValue::Max => y[at],
-        };
     }
 }
 
 /// Limit: largest magnitude of coordinates of corners in [`max_roi_pool`].
 pub const MOST_COORDINATE: i64 = 1 << 40;
 
-/// Returns the elements of an axis of `len` elements that a cell of a region covers; two neighbouring cells may share
-/// one. The region covers its `first` to its `last` element, and at least one.
+/// Returns the elements of an axis of `len` elements that one of the `cells` cells of a region covers; two neighbouring
+/// cells may share one. The region covers at least its first element.
 fn covered_range(
-    [first, last]: [i64; 2],
-    (cell, cells): (usize, usize),
+    region: RangeInclusive<i64>,
+    cell: usize,
+    cells: usize,
     len: usize,
 ) -> Range<usize> {
-    let (first, last) = (i128::from(first), i128::from(last));
+    let (first, last) = (i128::from(*region.start()), i128::from(*region.end()));
     let side = (last - first + 1).max(1);
     let (cell, cells) = (cell as i128, cells as i128);
     let start = first + cell * side / cells;
     let end = first + ((cell + 1) * side + cells - 1) / cells;
-    let inside = |at: i128| at.clamp(0, len as i128) as usize;
-    inside(start)..inside(end)
+    let clamp_element = |at: i128| at.clamp(0, len as i128) as usize;
+    clamp_element(start)..clamp_element(end)
 }
 
 /// Computes the maximum of each cell of each region, for each channel of its image, or 0 in cells outside the image:
@@ -221,7 +244,7 @@ fn covered_range(
 pub fn max_roi_pool<T: Number>(
     exec: &Exec<'_>,
     [lines, columns]: [usize; 2],
-    [batch, channels, height, width]: [usize; 4],
+    ImageDims { batch, channels, height, width }: ImageDims,
     x: &[T],
     regions: &[[i64; 5]],
     y: &mut [T],
@@ -241,16 +264,16 @@ pub fn max_roi_pool<T: Number>(
         for (row, y) in (first..).zip(y.chunks_exact_mut(columns)) {
             let ([image, x1, y1, x2, y2], channel) =
                 (regions[row / lines / channels], row / lines % channels);
-            let down = covered_range([y1, y2], (row % lines, lines), height);
+            let down = covered_range(y1..=y2, row % lines, lines, height);
             let x = &x[(image as usize * channels + channel) * plane..][..plane];
             for (column, y) in y.iter_mut().enumerate() {
-                let across = covered_range([x1, x2], (column, columns), width);
-                let elements = || down.clone().flat_map(|line| &x[line * width..][across.clone()]);
+                let across = covered_range(x1..=x2, column, columns, width);
                 *y = if down.is_empty() || across.is_empty() {
                     T::ZERO
                 } else {
-                    let larger = |most: T::Wide, x: &T| Arith::max(most, x.widen());
-                    T::narrow(elements().fold(T::LOWEST.widen(), larger))
+                    let keep_larger = |most: T::Wide, x: &T| Arith::max(most, x.widen());
+                    let elements = down.clone().flat_map(|line| &x[line * width..][across.clone()]);
+                    T::narrow(elements.fold(T::LOWEST.widen(), keep_larger))
                 };
             }
         }
@@ -265,8 +288,8 @@ mod tests {
     #[test]
     fn largest_of_cells() {
         let (images, channels, height, width) = (2, 2, 5, 4);
-        let number = |at: usize| (at * 37 % 41) as f32 - 20.0;
-        let x: Vec<f32> = (0..images * channels * height * width).map(number).collect();
+        let make_number = |at: usize| (at * 37 % 41) as f32 - 20.0;
+        let x: Vec<f32> = (0..images * channels * height * width).map(make_number).collect();
         let regions: Vec<[i64; 5]> = (0..30)
             .map(|at| [at % 2, at % 7 - 2, at % 5 - 3, at % 7 + at % 3, at % 4 - 1])
             .collect();
@@ -276,7 +299,7 @@ mod tests {
                 let exec = Exec::new(&pool, Isa::detect());
                 let mut y = vec![99.0; regions.len() * channels * lines * columns];
                 let dims = [images, channels, height, width];
-                max_roi_pool(&exec, [lines, columns], dims, &x, &regions, &mut y).unwrap();
+                max_roi_pool(&exec, [lines, columns], dims.into(), &x, &regions, &mut y).unwrap();
                 for (at, y) in y.iter().enumerate() {
                     let (i, j) = (at / columns % lines, at % columns);
                     let c = at / columns / lines % channels;
@@ -318,7 +341,15 @@ mod tests {
             let pool = Pool::new(threads);
             let exec = Exec::new(&pool, Isa::detect());
             let mut y = [9.0; 8];
-            roi_align(&exec, &how, [1, 2, 8, 8], &x, (&regions, &images), &mut y).unwrap();
+            roi_align(
+                &exec,
+                &how,
+                [1, 2, 8, 8].into(),
+                &x,
+                ImageRegions { corners: &regions, images: &images },
+                &mut y,
+            )
+            .unwrap();
             // The second region is outside.
             assert_eq!(y, [1.5, 3.5, 101.5, 103.5, 0.0, 0.0, 0.0, 0.0]);
         }
@@ -339,7 +370,15 @@ mod tests {
                 let (mut region, mut y) = ([1.0, 1.0, 5.0, 5.0], [9.0; 4]);
                 region[corner] = f32::NAN;
                 how = RoiAlign { value, sampling, half_pixel, ..how };
-                roi_align(&exec, &how, [1, 2, 8, 8], &x, (&region, &[0]), &mut y).unwrap();
+                roi_align(
+                    &exec,
+                    &how,
+                    [1, 2, 8, 8].into(),
+                    &x,
+                    ImageRegions { corners: &region, images: &[0] },
+                    &mut y,
+                )
+                .unwrap();
                 assert!(y.iter().all(|y| y.is_nan()), "{value:?} {sampling} {corner}: {y:?}");
             }
         }

@@ -11,7 +11,7 @@ use sardonyx_simd::{Ended, Level, Loop};
 /// Pairing of the features, and number of rotated pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotary {
-    /// Whether pairs are neighbours; else feature `i` of the first half pairs with feature `i` of the second.
+    /// Whether pairs are neighbours; else feature `i` pairs with feature `pairs + i`.
     pub interleaved: bool,
     /// Number of rotated pairs, the first ones; all other features stay.
     pub pairs: usize,
@@ -29,11 +29,22 @@ pub struct Angles<'a, T> {
     pub positions: Option<&'a [i64]>,
 }
 
-/// Rotates each pair `(a, b)` to `(a * cos - b * sin, a * sin + b * cos)`, for `x` with dims `[outer, heads, inner,
-/// features]`.
+/// Dims of the heads, `[outer, heads, inner, features]`. Those at `[o, .., i]` are of token `o * inner + i`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RotaryDims {
+    /// Product of the dims before the axis of heads.
+    pub outer: usize,
+    /// Number of heads of a token.
+    pub heads: usize,
+    /// Product of the dims between the heads and the features.
+    pub inner: usize,
+    /// Number of features of a head.
+    pub features: usize,
+}
+
+/// Rotates each pair `(a, b)` of the heads in `x` to `(a * cos - b * sin, a * sin + b * cos)`.
 ///
-/// The heads at `[o, .., i]` are those of token `o * inner + i`. Its row of the caches is given by `positions`, where
-/// negative numbers count from the end, or is the token's own number. Fewer positions than tokens, or fewer rows than
+/// A token's row of the caches is given by `positions`, where negative numbers count from the end, or is its own number. Fewer positions than tokens, or fewer rows than
 /// tokens without positions, are used cyclically.
 ///
 /// # Panics
@@ -42,7 +53,7 @@ pub struct Angles<'a, T> {
 pub fn rotary<T: Number>(
     exec: &Exec<'_>,
     which: Rotary,
-    [outer, heads, inner, features]: [usize; 4],
+    RotaryDims { outer, heads, inner, features }: RotaryDims,
     x: &[T],
     angles: Angles<'_, T>,
     y: &mut [T],
@@ -107,7 +118,7 @@ impl<T: Number> Loop for Row<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let turn = |a: T, b: T, cos: T, sin: T| {
+        let rotate_pair = |a: T, b: T, cos: T, sin: T| {
             let [a, b, cos, sin] = [a, b, cos, sin].map(T::to_real);
             (
                 T::from_real(a.mul_add::<FMA>(cos, b.mul(sin).neg())),
@@ -122,14 +133,14 @@ impl<T: Number> Loop for Row<'_, T> {
         if self.interleaved {
             let (x, y) = (x.as_chunks::<2>().0, y.as_chunks_mut::<2>().0);
             for ((y, x), (cos, sin)) in y.iter_mut().zip(x).zip(angles) {
-                (y[0], y[1]) = turn(x[0], x[1], *cos, *sin);
+                (y[0], y[1]) = rotate_pair(x[0], x[1], *cos, *sin);
             }
         } else {
             let (a, b) = x.split_at(pairs);
             let (y_a, y_b) = y.split_at_mut(pairs);
             let y = y_a.iter_mut().zip(y_b);
             for (((y_a, y_b), (a, b)), (cos, sin)) in y.zip(a.iter().zip(b)).zip(angles) {
-                (*y_a, *y_b) = turn(*a, *b, *cos, *sin);
+                (*y_a, *y_b) = rotate_pair(*a, *b, *cos, *sin);
             }
         }
     }
@@ -179,7 +190,7 @@ mod tests {
                         rotary(
                             &Exec::new(&pool, isa),
                             which,
-                            dims,
+                            RotaryDims { outer, heads, inner, features },
                             &x,
                             Angles { cos: &cos, sin: &sin, positions },
                             &mut y,
@@ -242,7 +253,7 @@ mod tests {
             rotary(
                 &Exec::new(&pool, isa),
                 which,
-                [1, 1, 1, 40],
+                RotaryDims { outer: 1, heads: 1, inner: 1, features: 40 },
                 &x,
                 Angles { cos: &cos, sin: &sin, positions: None },
                 &mut y,

@@ -5,6 +5,7 @@
 
 use crate::reduce::{Maximum, Sum, run};
 use crate::wide::{Slices, by_slices};
+use crate::{AxisDims, RowDims};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::number::{Arith, Math, Number};
@@ -29,15 +30,15 @@ pub enum Softmax {
 pub fn softmax<T: Number>(
     exec: &Exec<'_>,
     op: Softmax,
-    dims: [usize; 3],
+    dims: AxisDims,
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "one output per input");
-    let [outer, axis, inner] = dims;
-    assert_eq!(y.len(), outer * axis * inner, "the output has other dims");
+    let AxisDims { axis, inner, .. } = dims;
+    assert_eq!(y.len(), dims.elements(), "the output has other dims");
     by_slices(exec, slices(dims), Some(x), y, &|exec, slices, x, y| {
-        apply(exec, op, [slices.len(), axis, inner], Some(x), y)
+        apply(exec, op, AxisDims { outer: slices.len(), axis, inner }, Some(x), y)
     })
 }
 
@@ -49,21 +50,21 @@ pub fn softmax<T: Number>(
 pub fn softmax_in_place<T: Number>(
     exec: &Exec<'_>,
     op: Softmax,
-    dims: [usize; 3],
+    dims: AxisDims,
     x: &mut [T],
 ) -> Result<(), Ended> {
-    let [_, axis, inner] = dims;
+    let AxisDims { axis, inner, .. } = dims;
     if let Some(x) = T::as_wide_mut(x) {
         return apply(exec, op, dims, None, x);
     }
-    assert_eq!(x.len(), dims.iter().product(), "the output has other dims");
+    assert_eq!(x.len(), dims.elements(), "the output has other dims");
     by_slices(exec, slices(dims), None, x, &|exec, slices, x, y| {
-        apply(exec, op, [slices.len(), axis, inner], Some(x), y)
+        apply(exec, op, AxisDims { outer: slices.len(), axis, inner }, Some(x), y)
     })
 }
 
 /// Returns the slices, which are computed one by one.
-fn slices([outer, axis, inner]: [usize; 3]) -> Slices {
+fn slices(AxisDims { outer, axis, inner }: AxisDims) -> Slices {
     let len = axis * inner;
     Slices { count: outer, input: len, output: len, work: COST * len }
 }
@@ -72,7 +73,7 @@ fn slices([outer, axis, inner]: [usize; 3]) -> Slices {
 fn apply<T: Arith>(
     exec: &Exec<'_>,
     op: Softmax,
-    [outer, axis, inner]: [usize; 3],
+    AxisDims { outer, axis, inner }: AxisDims,
     x: Option<&[T]>,
     y: &mut [T],
 ) -> Result<(), Ended> {
@@ -85,7 +86,7 @@ fn apply<T: Arith>(
     let work = COST * axis;
     if inner == 1 {
         let shared = Shared::new(y);
-        return each_row(exec, op, [outer, axis], |i| {
+        return each_row(exec, op, RowDims { count: outer, width: axis }, |i| {
             // SAFETY: `each_row` calls this once for each row.
             let y = unsafe { shared.part(i * axis, axis) };
             if let Some(x) = x {
@@ -110,16 +111,16 @@ fn apply<T: Arith>(
 /// Work: approximate cost of an exponential, in operations.
 const COST: usize = 8;
 
-/// Computes `op` of `count` rows of `axis` elements in place. Calls `row` once for each row, on the thread that
+/// Computes `op` of `count` rows of `width` elements in place. Calls `row` once for each row, on the thread that
 /// computes it.
 pub(crate) fn each_row<'a, T: Number>(
     exec: &Exec<'_>,
     op: Softmax,
-    [count, axis]: [usize; 2],
+    RowDims { count, width }: RowDims,
     row: impl Fn(usize) -> &'a mut [T] + Sync,
 ) -> Result<(), Ended> {
     let level = Level::new(exec.isa);
-    ranges(exec.pool, count, COST * axis, |rows| {
+    ranges(exec.pool, count, COST * width, |rows| {
         for i in rows {
             T::run(level, Row { op, row: row(i) });
         }

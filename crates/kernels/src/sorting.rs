@@ -47,7 +47,7 @@ fn partition<T: Copy>(list: &mut [T], order: impl Fn(&T, &T) -> Ordering) -> usi
     let mut sample: [T; SAMPLE] = std::array::from_fn(|at| list[list.len() / SAMPLE * at]);
     sample.sort_unstable_by(&order);
     let pivot = sample[SAMPLE / 2];
-    let is_less = |one: &T| usize::from(order(one, &pivot).is_lt());
+    let count_less = |one: &T| usize::from(order(one, &pivot).is_lt());
     // One element is taken out, so that each other one takes two moves, whatever the comparison: a branch would be
     // predicted half of the time, and bounds checks cost as much as the moves.
     let (len, all) = (list.len(), list.as_mut_ptr());
@@ -57,7 +57,7 @@ fn partition<T: Copy>(list: &mut [T], order: impl Fn(&T, &T) -> Ordering) -> usi
         // only `below` and `gap` may be equal.
         unsafe {
             let (one, left) = (all.add(at), all.add(below));
-            let less = is_less(&*one);
+            let less = count_less(&*one);
             all.add(gap).copy_from(left, 1);
             left.copy_from_nonoverlapping(one, 1);
             gap = at;
@@ -66,7 +66,7 @@ fn partition<T: Copy>(list: &mut [T], order: impl Fn(&T, &T) -> Ordering) -> usi
     }
     list[gap] = list[below];
     list[below] = first;
-    below + is_less(&first)
+    below + count_less(&first)
 }
 
 #[cfg(test)]
@@ -83,22 +83,22 @@ mod tests {
         let mut expected = list.clone();
         expected.sort_unstable();
         let asked = Cell::new(0);
-        let ends = || asked.replace(asked.get() + 1) >= most;
-        let done = Pool::until(&ends, || sort(&mut list, |a, b| a.cmp(b)));
+        let has_ended = || asked.replace(asked.get() + 1) >= most;
+        let done = Pool::until(&has_ended, || sort(&mut list, |a, b| a.cmp(b)));
         (done.map(|()| list == expected), asked.get())
     }
 
     #[test]
     fn long_lists_are_sorted() {
         let len = 3 * PIECE + 5;
-        let mixed = |at: usize| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mix = |at: usize| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let cases: [&dyn Fn(usize) -> u64; 6] = [
             &|at| at as u64,
             &|at| (len - at) as u64,
-            &mixed,
-            &|at| mixed(at) % 3,
+            &mix,
+            &|at| mix(at) % 3,
             // The sample has the smallest elements.
-            &|at| if at.is_multiple_of(len / SAMPLE) { at as u64 } else { mixed(at) | 1 << 32 },
+            &|at| if at.is_multiple_of(len / SAMPLE) { at as u64 } else { mix(at) | 1 << 32 },
             &|at| at.min(len - at) as u64,
         ];
         for (case, key) in cases.into_iter().enumerate() {
@@ -106,6 +106,6 @@ mod tests {
             assert_eq!(done, Ok(true), "case {case}");
             assert!(asked > 0, "case {case}");
         }
-        assert!(matches!(sort_keys(&mixed, 2), (Err(Ended { .. }), 3)));
+        assert!(matches!(sort_keys(&mix, 2), (Err(Ended { .. }), 3)));
     }
 }

@@ -14,6 +14,7 @@ mod walk;
 
 use half::f16;
 
+use crate::RowDims;
 use sardonyx_simd::Level;
 use sardonyx_simd::chunks::Shared;
 use sardonyx_simd::{Ended, Exec, Operation, Pool, Work, split_even};
@@ -90,10 +91,17 @@ pub enum Rows<'a> {
     Long(&'a [i64]),
 }
 
+/// Scratch memory of [`Trees::predict`], of the lengths that [`Trees::scratch`] returns.
+#[derive(Debug)]
+pub struct TreeMemory<'a> {
+    pub keys: &'a mut [u64],
+    pub sums: &'a mut [f64],
+}
+
 /// Trees in the form in which they are walked.
 #[derive(Debug)]
 pub struct Trees {
-    forest: Kind,
+    forest: AnyForest,
     /// Columns that some node reads, in ascending order.
     columns: Vec<usize>,
     /// Index in `weights` of each leaf's first weight, and the end of the last leaf's.
@@ -106,14 +114,14 @@ pub struct Trees {
 
 /// Nodes with keys of 32 or 64 bits.
 #[derive(Debug)]
-enum Kind {
+enum AnyForest {
     Narrow(Forest<u32>),
     Wide(Forest<u64>),
 }
 
 /// Division of rows between threads, and scratch memory of a chunk.
 #[derive(Clone, Copy, Debug)]
-struct Cut {
+struct Division {
     /// Number of threads.
     threads: usize,
     /// Rows that go through the trees together: a multiple of [`LANES`].
@@ -130,7 +138,7 @@ struct Cut {
 /// second-level cache of 2 MB.
 const BLOCK_BYTES: usize = 96 * 1024;
 
-/// Limit: most rows of a block.
+/// Work: most rows of a block.
 const MOST_ROWS: usize = 1024;
 
 /// Work: fewest rows for which loading all trees from a distant cache pays. Chunks for threads that start late have at
@@ -152,9 +160,9 @@ impl Trees {
         columns.sort_unstable();
         columns.dedup();
         let forest = if ensemble.is_wide {
-            Kind::Wide(grow::grow_forest(ensemble, &columns)?)
+            AnyForest::Wide(grow::grow_forest(ensemble, &columns)?)
         } else {
-            Kind::Narrow(grow::grow_forest(ensemble, &columns)?)
+            AnyForest::Narrow(grow::grow_forest(ensemble, &columns)?)
         };
         let weights = ensemble.weights.iter().map(|(target, weight)| {
             assert!(*target < ensemble.targets, "a target that there is");
@@ -172,8 +180,8 @@ impl Trees {
     /// Returns the number of trees.
     pub fn count(&self) -> usize {
         match &self.forest {
-            Kind::Narrow(forest) => forest.trees.len(),
-            Kind::Wide(forest) => forest.trees.len(),
+            AnyForest::Narrow(forest) => forest.trees.len(),
+            AnyForest::Wide(forest) => forest.trees.len(),
         }
     }
 
@@ -197,13 +205,13 @@ impl Trees {
     pub fn predict(
         &self,
         exec: &Exec<'_>,
-        dims: [usize; 2],
+        RowDims { count: rows, width: columns }: RowDims,
         x: Rows<'_>,
         finish: &Finish,
         out: Outputs<'_>,
-        (keys, sums): (&mut [u64], &mut [f64]),
+        memory: TreeMemory<'_>,
     ) -> Result<(), Ended> {
-        let [rows, columns] = dims;
+        let TreeMemory { keys, sums } = memory;
         assert_eq!(x.len(), rows * columns, "the features have other dims");
         assert!(
             self.columns() <= columns || rows == 0,
@@ -223,26 +231,27 @@ impl Trees {
                 let sums = &mut sums[..count * self.targets];
                 sums.fill(finish.start());
                 match &self.forest {
-                    Kind::Narrow(forest) => {
+                    AnyForest::Narrow(forest) => {
                         let keys = u32::keys_in(keys);
                         x.keys(forest, &self.columns, columns, first, count, keys);
                         forest.combine(self, finish.aggregate, keys, count, sums);
                     }
-                    Kind::Wide(forest) => {
+                    AnyForest::Wide(forest) => {
                         x.keys(forest, &self.columns, columns, first, count, keys);
                         forest.combine(self, finish.aggregate, keys, count, sums);
                     }
                 }
-                finish.rows(level, [self.count(), self.targets, first], sums, &out);
+                let block = finish::Block { trees: self.count(), targets: self.targets, first };
+                finish.finish_rows(level, block, sums, &out);
             }
         })
     }
 
     /// Divides `rows` rows between threads.
-    fn divide(&self, pool: &Pool, rows: usize) -> Cut {
+    fn divide(&self, pool: &Pool, rows: usize) -> Division {
         let (steps, key_bytes) = match &self.forest {
-            Kind::Narrow(forest) => (forest.steps, 4 * forest.slots),
-            Kind::Wide(forest) => (forest.steps, 8 * forest.slots),
+            AnyForest::Narrow(forest) => (forest.steps, 4 * forest.slots),
+            AnyForest::Wide(forest) => (forest.steps, 8 * forest.slots),
         };
         let per_row = key_bytes.max(8 * self.targets).max(1);
         let most = MOST_ROWS.min(BLOCK_BYTES / per_row).max(1);
@@ -252,7 +261,7 @@ impl Trees {
         let most_each = if parts.threads == 1 { 1 } else { parts.count / parts.threads };
         let each = (per_thread / WORTH_ROWS).clamp(1, most_each);
         let block = per_thread.div_ceil(each).clamp(1, most).next_multiple_of(LANES);
-        Cut {
+        Division {
             threads: parts.threads,
             block,
             chunks: rows.div_ceil(block).min(each * parts.threads),
@@ -292,7 +301,7 @@ impl Rows<'_> {
     ) {
         let (from, to) = (first * columns, (first + count) * columns);
         let planes = forest.slots > read.len().max(1);
-        let read = walk::Read { columns: read, width: columns, slots: forest.slots, planes };
+        let read = walk::KeyReader { columns: read, width: columns, slots: forest.slots, planes };
         match self {
             Rows::Half(x) => read.keys(&x[from..to], |x| x.to_f64(), keys),
             Rows::Single(x) => read.keys(&x[from..to], f64::from, keys),

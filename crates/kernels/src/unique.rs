@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 
+use crate::AxisDims;
 use crate::choose::Ordered;
 use crate::sorting::sort;
 use sardonyx_simd::chunks::rows;
@@ -20,7 +21,7 @@ pub const NAN_KEY: u64 = u64::MAX;
 /// If lengths do not fit.
 pub fn keys<T: Ordered>(
     pool: &Pool,
-    [outer, axis, inner]: [usize; 3],
+    AxisDims { outer, axis, inner }: AxisDims,
     x: &[T],
     keys: &mut [u64],
 ) -> Result<(), Ended> {
@@ -145,19 +146,22 @@ mod tests {
 
     /// Finds the groups by comparing all pairs.
     fn naive(rows: KeyRows<'_>, len: usize, sorted: bool) -> [Vec<i64>; 3] {
-        let row = |at: usize| &rows.keys[at * rows.width..][..rows.width];
-        let same = |a: usize, b: usize| {
-            row(a) == row(b) && (a == b || !rows.nan_differs || !row(a).contains(&NAN_KEY))
+        let keys_of = |at: usize| &rows.keys[at * rows.width..][..rows.width];
+        let are_equal = |a: usize, b: usize| {
+            keys_of(a) == keys_of(b)
+                && (a == b || !rows.nan_differs || !keys_of(a).contains(&NAN_KEY))
         };
         let mut first: Vec<usize> =
-            (0..len).filter(|at| (0..*at).all(|before| !same(before, *at))).collect();
+            (0..len).filter(|at| (0..*at).all(|before| !are_equal(before, *at))).collect();
         if sorted {
-            first.sort_by(|a, b| row(*a).cmp(row(*b)));
+            first.sort_by(|a, b| keys_of(*a).cmp(keys_of(*b)));
         }
-        let group = |at: usize| first.iter().position(|first| same(*first, at)).unwrap() as i64;
-        let of_row: Vec<i64> = (0..len).map(group).collect();
-        let count = |group: usize| of_row.iter().filter(|of| **of == group as i64).count() as i64;
-        let counts = (0..first.len()).map(count).collect();
+        let group_of =
+            |at: usize| first.iter().position(|first| are_equal(*first, at)).unwrap() as i64;
+        let of_row: Vec<i64> = (0..len).map(group_of).collect();
+        let count_rows =
+            |group: usize| of_row.iter().filter(|of| **of == group as i64).count() as i64;
+        let counts = (0..first.len()).map(count_rows).collect();
         [first.iter().map(|first| *first as i64).collect(), of_row, counts]
     }
 
@@ -166,11 +170,11 @@ mod tests {
         for (len, width, values) in
             [(0, 1, 3), (1, 1, 1), (40, 1, 7), (40, 3, 2), (30, 2, 3), (5, 0, 1), (300, 1, 1000)]
         {
-            let key = |at: usize| match (at * 7919 + at / 3) % 1009 % values {
+            let make_key = |at: usize| match (at * 7919 + at / 3) % 1009 % values {
                 0 => NAN_KEY,
                 other => other as u64,
             };
-            let keys: Vec<u64> = (0..len * width).map(key).collect();
+            let keys: Vec<u64> = (0..len * width).map(make_key).collect();
             for (sorted, nan_differs) in
                 [(false, false), (false, true), (true, false), (true, true)]
             {
@@ -192,7 +196,7 @@ mod tests {
             let [outer, axis, inner] = dims;
             let x: Vec<i16> = (0..outer * axis * inner).map(|at| (at * 31 % 97) as i16).collect();
             let mut found = vec![0; x.len()];
-            keys(&Pool::new(2), dims, &x, &mut found).unwrap();
+            keys(&Pool::new(2), dims.into(), &x, &mut found).unwrap();
             for (at, key) in found.iter().enumerate() {
                 let [a, o, i] = [at / inner / outer, at / inner % outer, at % inner];
                 assert_eq!(*key, x[(o * axis + a) * inner + i].key(), "{dims:?} {at}");

@@ -65,7 +65,7 @@ pub(crate) fn by_slices<T: Number>(
     }
     let level = Level::new(exec.isa);
     let y = Shared::new(y);
-    let read = |first: usize, len: usize| match x {
+    let read_input = |first: usize, len: usize| match x {
         Some(x) => &x[first..][..len],
         // SAFETY: a slice is read before it is written, and only by the thread that writes it.
         None => unsafe { y.read(first, len) },
@@ -74,7 +74,7 @@ pub(crate) fn by_slices<T: Number>(
         for slice in 0..count {
             with_scratch_of(each, |wide: &mut [T::Wide]| {
                 let (wide_x, wide_y) = wide.split_at_mut(input);
-                let x = read(slice * input, input);
+                let x = read_input(slice * input, input);
                 fill(exec.pool, wide_x, 1, |start, wide| {
                     T::widen_all(level, &x[start..][..wide.len()], wide);
                 })?;
@@ -97,7 +97,7 @@ pub(crate) fn by_slices<T: Number>(
             let n = slices.len();
             with_scratch_of(n * each, |wide: &mut [T::Wide]| {
                 let (wide_x, wide_y) = wide.split_at_mut(n * input);
-                T::widen_all(level, read(slices.start * input, n * input), wide_x);
+                T::widen_all(level, read_input(slices.start * input, n * input), wide_x);
                 kernel(&serial, slices.clone(), wide_x, wide_y)?;
                 // SAFETY: each slice is in one tile.
                 let y = unsafe { y.part(slices.start * output, n * output) };
@@ -125,12 +125,12 @@ mod tests {
                 let pool = Pool::new(threads);
                 let exec = Exec::new(&pool, Isa::detect());
                 let slices = Slices { count, input: len, output: len, work: len };
-                let number = |slice: usize| (slice % 16) as f32;
+                let number_of = |slice: usize| (slice % 16) as f32;
                 let kernel = |_: &Exec<'_>, slices: Range<usize>, x: &[f32], y: &mut [f32]| {
                     let each = x.chunks_exact(len).zip(y.chunks_exact_mut(len));
                     for (slice, (x, y)) in slices.zip(each) {
                         for (y, x) in y.iter_mut().zip(x) {
-                            *y = number(slice) + 2.0 * x;
+                            *y = number_of(slice) + 2.0 * x;
                         }
                     }
                     Ok::<(), Ended>(())
@@ -141,7 +141,11 @@ mod tests {
                 by_slices(&exec, slices, None, &mut in_place, &kernel).unwrap();
                 assert_eq!(y, in_place);
                 for (i, (y, x)) in y.iter().zip(&x).enumerate() {
-                    assert_eq!(y.to_f64() as f32, number(i / len) + 2.0 * x.widen(), "{len} {i}");
+                    assert_eq!(
+                        y.to_f64() as f32,
+                        number_of(i / len) + 2.0 * x.widen(),
+                        "{len} {i}"
+                    );
                 }
             }
         }
@@ -166,8 +170,8 @@ mod tests {
                 let exec = Exec::new(&pool, isa);
                 let (mut y, mut expected) = (vec![f16::ONE; len], vec![0.0; len]);
                 for op in [Softmax::Softmax, Softmax::LogSoftmax, Softmax::Hardmax] {
-                    softmax(&exec, op, dims, &wide, &mut expected).unwrap();
-                    softmax(&exec, op, dims, &x, &mut y).unwrap();
+                    softmax(&exec, op, dims.into(), &wide, &mut expected).unwrap();
+                    softmax(&exec, op, dims.into(), &x, &mut y).unwrap();
                     let rounded: Vec<f16> = expected.iter().map(|x| f16::from_f32(*x)).collect();
                     assert_eq!(y, rounded, "{isa:?} {op:?} {dims:?}");
                 }

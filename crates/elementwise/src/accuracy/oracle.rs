@@ -1,10 +1,9 @@
-//! What the functions are, in f64, written for accuracy alone: without cancellation, and by other
-//! methods than those of the code under test where the standard library has no such function.
+//! Definitions of the functions in f64, written for accuracy alone: without cancellation, and by other methods than the
+//! code under test where the standard library lacks a function.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, PI};
 
-/// The parameters that functions are tested with. None is a power of two, which would multiply
-/// exactly.
+/// Value: parameters of the tested functions. None is a power of two, by which multiplication is exact.
 pub(super) const LEAKY: f32 = 0.01;
 pub(super) const ELU: f32 = 0.7;
 pub(super) const SELU: (f32, f32) = (1.673_263_2, 1.050_701);
@@ -13,7 +12,7 @@ pub(super) const HARD_SIGMOID: (f32, f32) = (0.2, 0.5);
 pub(super) const SWISH: f32 = 1.702;
 pub(super) const SHRINK: (f32, f32) = (0.6, 0.3);
 
-/// `exp(-(n/2)^2)` for n from 1, until it does not matter.
+/// Returns `(n/2)^2` and `exp(-(n/2)^2)` for n from 1, until the exponential is negligible.
 fn weights() -> impl Iterator<Item = (f64, f64)> {
     (1..=13).map(|n| {
         let square = 0.25 * f64::from(n * n);
@@ -21,24 +20,24 @@ fn weights() -> impl Iterator<Item = (f64, f64)> {
     })
 }
 
-/// The complementary error function, to a few units of 1e-16 of itself for `x < 1`, `x^2` of them
-/// beyond.
+/// Computes the complementary error function, with a relative error of a few times 1e-16 for `x < 1` and of about `x^2`
+/// times that beyond.
 ///
-/// From 0.5 on by the trapezoidal rule with step h = 1/2 for its integral representation (Chiarella
-/// and Reichl, "On the evaluation of integrals related to the error function", 1968), whose own
-/// error is exp(-(pi/h)^2) = 7e-18; below by the series of the error function.
+/// Uses the trapezoidal rule with step h = 1/2 for its integral representation from 0.5 on (Chiarella and Reichl, "On
+/// the evaluation of integrals related to the error function", 1968), whose own error is exp(-(pi/h)^2) = 7e-18, and
+/// the series of the error function below.
 pub(super) fn erfc(x: f64) -> f64 {
     if x < 0.5 {
         return if x < -0.5 { 2.0 - erfc(-x) } else { 1.0 - erf(x) };
     }
     if x >= 40.0 {
-        // Below the least number; the sum would make NaN of infinity.
+        // Below the least positive number; the formula would give NaN for infinity.
         return 0.0;
     }
     let square = x * x;
     let sum: f64 = weights().map(|(n, weight)| weight / (n + square)).sum();
     let integral = x * (-square).exp() / PI * (0.5 / square + sum);
-    // Half a period of the rule's poles: beyond 2 pi it is not to be taken off.
+    // Correction for the poles of the rule, which applies below 2 pi.
     let poles = if x < 2.0 * PI { 2.0 / (4.0 * PI * x).exp_m1() } else { 0.0 };
     integral - poles
 }
@@ -47,7 +46,7 @@ pub(super) fn erf(x: f64) -> f64 {
     if x.abs() >= 0.5 {
         return (1.0 - erfc(x.abs())).copysign(x);
     }
-    // Maclaurin: x - x^3/3 + x^5/10 - ..., 15 terms leave less than 1e-20 of it.
+    // Maclaurin series x - x^3/3 + x^5/10 - ...: the relative error after 15 terms is below 1e-20.
     let (mut power, mut sum) = (x, 0.0);
     for n in 0..15 {
         sum += power / f64::from(2 * n + 1);
@@ -112,7 +111,7 @@ pub(super) fn shrink(x: f64) -> f64 {
     match x {
         x if x < -lambda => x + bias,
         x if x > lambda => x - bias,
-        // Also NaN: neither comparison of the standard's function holds for it.
+        // NaN, too, gives 0: both comparisons of the definition in the standard are false.
         _ => 0.0,
     }
 }
@@ -129,7 +128,7 @@ fn the_error_functions_agree_with_tables() {
         let off = (erfc(x) / expected - 1.0).abs();
         assert!(off < 1e-11, "{x}: {}", erfc(x));
     }
-    // The two methods meet, and so do both sides of the poles.
+    // The two methods agree where they meet, and so do both sides of the poles' end.
     for x in [0.5, 2.0 * PI] {
         let step = erfc(x * (1.0 - 1e-15)) / erfc(x * (1.0 + 1e-15)) - 1.0;
         assert!(step.abs() < 1e-12, "{x}: {step}");

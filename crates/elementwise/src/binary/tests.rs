@@ -1,4 +1,4 @@
-//! Broadcast arithmetic against plain loops over coordinates.
+//! Compares broadcast arithmetic with plain loops over coordinates.
 
 use half::{bf16, f16};
 use sardonyx_simd::{Exec, Isa, Pool};
@@ -22,7 +22,7 @@ pub(crate) const ALL: [Binary; 13] = [
     Binary::UsedDivisor,
 ];
 
-/// The definition, in the wide type.
+/// Computes an operation by its definition, in the wide type.
 fn define<W: Arith>(op: Binary, a: W, b: W) -> W {
     match op {
         Binary::Add => a.add(b),
@@ -54,7 +54,7 @@ fn define<W: Arith>(op: Binary, a: W, b: W) -> W {
     }
 }
 
-/// The offset of output number `at` in an operand.
+/// Returns the offset of output `at` in an operand.
 fn offset(dims: &[usize], strides: &[usize], at: usize) -> usize {
     let mut rest = at;
     let mut offset = 0;
@@ -159,7 +159,7 @@ fn check<T: BinaryElement>() {
 #[track_caller]
 fn assert_same<T: Number>(found: &[T], expected: &[T], op: Binary) {
     for (i, (x, y)) in found.iter().zip(expected).enumerate() {
-        // The C library's pow and the special exponents may differ in the last place.
+        // The C library's `pow` and special exponents may differ in the last place.
         let near = T::IS_FLOAT && op == Binary::Pow && {
             let (x, y) = (x.to_f64(), y.to_f64());
             (x - y).abs() <= y.abs() * 1e-6
@@ -184,7 +184,7 @@ fn every_type_operation_and_shape() {
 
 #[test]
 fn operands_with_other_strides() {
-    // A transposed left operand, a right one that skips.
+    // A transposed left operand, and a right one with gaps.
     let (a, b): (Vec<f32>, Vec<f32>) = (values(600, 3), values(1200, 11));
     let dims = [20, 30];
     for &isa in Isa::available() {

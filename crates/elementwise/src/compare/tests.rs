@@ -1,4 +1,4 @@
-//! Comparisons, logic, bits and selection on small tables, and broadcasting for all.
+//! Checks comparisons, logic, bits and selection on small tables, and broadcasting for all.
 
 use super::*;
 use sardonyx_simd::{Exec, Isa, Pool};

@@ -1,4 +1,4 @@
-//! Chains against the same operations called one by one.
+//! Compares chains with the same operations called one by one.
 
 use half::{bf16, f16};
 use sardonyx_simd::{Exec, Isa, Pool};
@@ -8,11 +8,12 @@ use crate::binary::tests::ALL as BINARY;
 use crate::{binary, broadcast_strides, clip, unary};
 use sardonyx_simd::number::Arith;
 
-/// Numbers that look random and are the same every time (xorshift, Marsaglia 2003).
+/// Pseudorandom numbers: a xorshift generator (Marsaglia 2003).
 struct Numbers(u64);
 
 impl Numbers {
-    fn below(&mut self, end: usize) -> usize {
+    /// Draws a number below `end`.
+    fn draw_below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -21,19 +22,19 @@ impl Numbers {
 
     fn elements<T: BinaryElement>(&mut self, count: usize) -> Vec<T> {
         (0..count)
-            .map(|_| match self.below(60) {
+            .map(|_| match self.draw_below(60) {
                 0 if T::IS_FLOAT => T::from_f64(f64::NAN),
                 1 => T::HIGHEST,
                 2 => T::LOWEST,
                 3 => T::ZERO,
                 4 if T::IS_FLOAT => T::from_f64(-0.0),
-                _ => T::from_f64(self.below(4001) as f64 / 500.0 - 4.0),
+                _ => T::from_f64(self.draw_below(4001) as f64 / 500.0 - 4.0),
             })
             .collect()
     }
 }
 
-/// Output dims; some larger than a tile, none a multiple of one.
+/// Value: output dims, some larger than a tile, none a multiple of one.
 const DIMS: [&[usize]; 10] = [
     &[],
     &[1],
@@ -62,7 +63,7 @@ const UNARY: [Unary; 12] = [
     Unary::Swish { alpha: 0.5 },
 ];
 
-/// What a link does, with an operand of its own.
+/// Link that owns its other operand.
 struct Owned<T: 'static> {
     link: Link<'static, T>,
     other: Vec<T>,
@@ -80,14 +81,13 @@ impl<T: BinaryElement> Owned<T> {
     }
 }
 
-/// An operand that broadcasts to `dims`: whole, a scalar, a vector along the last axis, or anything
-/// between.
+/// Draws an operand that broadcasts to `dims`: whole, scalar, a vector along the last axis, or with some dims of 1.
 fn operand<T: BinaryElement>(numbers: &mut Numbers, dims: &[usize]) -> (Vec<T>, Vec<usize>) {
-    let from = match numbers.below(5) {
+    let from = match numbers.draw_below(5) {
         0 | 1 => dims.to_vec(),
         2 => Vec::new(),
         3 => dims[dims.len().saturating_sub(1)..].to_vec(),
-        _ => dims.iter().map(|dim| if numbers.below(2) == 0 { 1 } else { *dim }).collect(),
+        _ => dims.iter().map(|dim| if numbers.draw_below(2) == 0 { 1 } else { *dim }).collect(),
     };
     let mut strides = vec![0; dims.len()];
     broadcast_strides(&from, dims, &mut strides).expect("the dims fit");
@@ -98,12 +98,12 @@ fn links<T: BinaryElement>(numbers: &mut Numbers, dims: &[usize], count: usize) 
     (0..count)
         .map(|_| {
             let (other, strides) = operand(numbers, dims);
-            let link = match numbers.below(9) {
-                0..=3 => Link::Unary(UNARY[numbers.below(UNARY.len())]),
+            let link = match numbers.draw_below(9) {
+                0..=3 => Link::Unary(UNARY[numbers.draw_below(UNARY.len())]),
                 4 => Link::Clip { low: T::from_f64(-1.5), high: T::from_f64(2.0) },
                 _ => Link::Binary {
-                    op: BINARY[numbers.below(BINARY.len())],
-                    side: [Side::Left, Side::Right][numbers.below(2)],
+                    op: BINARY[numbers.draw_below(BINARY.len())],
+                    side: [Side::Left, Side::Right][numbers.draw_below(2)],
                     other: &[],
                     strides: &[],
                 },
@@ -113,8 +113,8 @@ fn links<T: BinaryElement>(numbers: &mut Numbers, dims: &[usize], count: usize) 
         .collect()
 }
 
-/// The links one by one, each into memory of its own.
-fn separately<T: UnaryElement + BinaryElement>(
+/// Computes the links one by one, each into memory of its own.
+fn run_separately<T: UnaryElement + BinaryElement>(
     isa: Isa,
     dims: &[usize],
     x: &[T],
@@ -157,9 +157,9 @@ fn separately<T: UnaryElement + BinaryElement>(
 fn assert_same<T: BinaryElement>(found: &[T], expected: &[T], what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");
     for (i, (x, y)) in found.iter().zip(expected).enumerate() {
-        // Which NaN comes out of two of them, processors decide by the order of operands.
+        // Which of two NaN results depends on the order of operands in the processor.
         let nan = x.widen().is_nan() && y.widen().is_nan();
-        // Zeros of both signs are equal, their inverses are not.
+        // Zeros of both signs are equal, but their inverses are not.
         let same = x == y && x.to_f64().to_bits() == y.to_f64().to_bits();
         assert!(same || nan, "{what} at {i}: {x:?}, not {y:?}");
     }
@@ -172,18 +172,18 @@ fn check<T: UnaryElement + BinaryElement>(seed: u64, rounds: usize) {
             let dims = DIMS[round % DIMS.len()];
             let count = match round % 7 {
                 0 => MAX_LINKS,
-                _ => 1 + numbers.below(6),
+                _ => 1 + numbers.draw_below(6),
             };
             let links = links::<T>(&mut numbers, dims, count);
             let links: Vec<Link<'_, T>> = links.iter().map(Owned::link).collect();
-            // Only a first link with two operands takes an input that is broadcast.
+            // Only a first link with two operands takes a broadcast input.
             let mut whole = vec![0; dims.len()];
             broadcast_strides(dims, dims, &mut whole).expect("the dims fit");
             let (x, strides) = match links[0] {
                 Link::Binary { .. } => operand(&mut numbers, dims),
                 _ => (numbers.elements(dims.iter().product()), whole.clone()),
             };
-            let expected = separately(isa, dims, &x, &strides, &links);
+            let expected = run_separately(isa, dims, &x, &strides, &links);
             for threads in [1, 2, 3] {
                 let (pool, what) = (Pool::new(threads), format!("{isa:?} {dims:?} {links:?}"));
                 let mut out = vec![T::ONE; expected.len()];
@@ -226,7 +226,7 @@ fn integers_as_one_by_one() {
     check::<u64>(12, 30);
 }
 
-/// Links whose values are known: `min(max(2 x + 1, 0), 6) / (-3)`.
+/// Checks links with known values: `min(max(2 x + 1, 0), 6) / (-3)`.
 #[test]
 fn a_chain_by_hand() {
     let x: Vec<f32> = (0..5000).map(|i| i as f32 - 2500.0).collect();

@@ -1,8 +1,8 @@
-//! From floats to integers of few bits by scale and zero point, and back.
+//! Linear quantization of floats by scale and zero point, and its inverse.
 //!
-//! Quotients are limited before they are rounded: limits are integers, so the order does not
-//! matter, and what is rounded is small. Adding and subtracting a number whose last bit counts one
-//! then rounds to the nearest integer, ties to even, on every machine.
+//! Quotients are clamped before they are rounded: the limits are integers, so the order does not matter, and rounded
+//! values are small. Adding and subtracting a number whose last bit has value 1 then rounds to the nearest integer,
+//! ties to even, on all machines.
 
 use std::marker::PhantomData;
 use std::sync::{Mutex, PoisonError};
@@ -18,24 +18,25 @@ use sardonyx_simd::{Ended, Level, Loop};
 /// Scales and zero points of a tensor.
 #[derive(Clone, Copy, Debug)]
 pub struct Scaling<'a, R = f32> {
+    /// Elements that each scale belongs to.
     pub spread: Spread,
-    /// As many as the spread says.
+    /// Scales, as many as [`Spread::scales`] returns.
     pub scales: &'a [R],
-    /// None, one for all, or as many as scales.
+    /// Zero points: none, one for all, or as many as scales.
     pub zeros: &'a [R],
 }
 
-/// What a quotient is rounded to.
+/// Precision that a quotient is rounded to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
-    /// The type in which it is computed.
+    /// Type in which the quotient is computed.
     Same,
     F16,
     Bf16,
 }
 
 impl Precision {
-    /// The nearest number of that precision.
+    /// Rounds `x` to the nearest number of the precision.
     #[inline(always)]
     pub fn round(self, x: f32) -> f32 {
         match self {
@@ -46,21 +47,22 @@ impl Precision {
     }
 }
 
-/// An integer that floats are quantized to. It has less than 22 bits.
+/// Integer type of fewer than 22 bits that floats are quantized to.
 pub trait Code: Number {
-    /// The integer of the lowest bits.
+    /// Converts the lowest bits to an integer.
     fn of_low_bits(bits: u32) -> Self;
 }
 
-/// A number that is dequantized.
+/// Number type that is dequantized.
 pub trait Stored: Number {
+    /// Converts the number to f32.
     fn to_f32(self) -> f32;
 }
 
-/// A float that is divided.
+/// Float type that is divided.
 pub trait Dividend: Math {
-    /// The same as `f32`, such that rounding it once more to half as many bits gives what rounding
-    /// once would have given.
+    /// Converts the float to f32 such that rounding once more, to half as many bits, gives the same result as rounding
+    /// once (round to odd for f64).
     fn to_narrower(self) -> f32;
 }
 
@@ -100,9 +102,11 @@ impl Dividend for f64 {
 }
 
 impl<R> Scaling<'_, R> {
+    /// Checks the numbers of scales and zero points for a tensor of so many elements.
+    ///
     /// # Panics
     ///
-    /// If there are other numbers of scales or zero points than the spread says.
+    /// If the numbers do not fit the spread.
     fn check(&self, elements: usize) {
         self.spread.check(elements);
         assert_eq!(self.scales.len(), self.spread.scales(), "scales of {:?}", self.spread);
@@ -111,18 +115,21 @@ impl<R> Scaling<'_, R> {
     }
 }
 
-/// What becomes of an element with a scale and a zero point.
+/// Conversion of an element by a scale and a zero point.
 trait Each<R>: Copy + Sync {
+    /// Type of the elements.
     type From: Copy + Sync;
+    /// Type of the results.
     type To: Send;
+    /// Converts one element.
     fn convert(self, x: Self::From, scale: R, zero: R) -> Self::To;
 }
 
-/// A loop over the elements from one on.
+/// Loop that converts elements.
 struct Run<'a, E: Each<R>, R> {
     scaling: &'a Scaling<'a, R>,
     each: E,
-    /// Where the first element of `x` is in the tensor.
+    /// Index in the tensor of the first element of `x`.
     start: usize,
     x: &'a [E::From],
     out: &'a mut [E::To],
@@ -163,6 +170,7 @@ impl<E: Each<R>, R: Number> Loop for Run<'_, E, R> {
     }
 }
 
+/// Converts all elements, divided between threads.
 fn run<E: Each<R>, R: Number>(
     exec: &Exec<'_>,
     scaling: &Scaling<'_, R>,
@@ -178,10 +186,10 @@ fn run<E: Each<R>, R: Number>(
     })
 }
 
-/// Its last bit counts one, as do those of all sums with integers of less than 22 bits.
+/// Value: number whose last bit has value 1, as in all its sums with integers of fewer than 22 bits.
 const ONES: f32 = 12_582_912.0;
 
-/// Quotients rounded to integers between limits, after zero points were added.
+/// Conversion that rounds quotients to integers, adds zero points, and clamps to limits.
 #[derive(Clone, Copy)]
 struct ToCodes<T> {
     low: f32,
@@ -203,13 +211,12 @@ impl<T: Code> Each<f32> for ToCodes<T> {
     }
 }
 
-/// `x / scale`, rounded to the nearest integer, ties to even; then the zero point is added, and the
-/// sum limited to the numbers of the type. NaN becomes the lowest one. Zero points are numbers of
-/// the type.
+/// Quantizes floats: `x / scale` is rounded to the nearest integer, ties to even, the zero point is added, and the sum
+/// is clamped to the range of the type. NaN becomes the lowest integer. Zero points are integers of the type.
 ///
 /// # Panics
 ///
-/// If lengths do not fit, or this machine does not have the instruction set.
+/// If lengths do not fit, or this machine lacks the instruction set.
 pub fn quantize<T: Code>(
     exec: &Exec<'_>,
     scaling: &Scaling<'_>,
@@ -222,16 +229,16 @@ pub fn quantize<T: Code>(
     run(exec, scaling, each, x, out)
 }
 
-/// Cache: elements that are converted at a time where several share a byte. A multiple of those in
-/// a byte.
+/// Cache: elements that are converted at a time if several codes share a byte; a multiple of the codes in a byte.
 const TILE: usize = 512;
 
-/// As [`Run`], for codes that share bytes.
+/// Loop that quantizes to codes that share bytes.
 struct RunPacked<'a> {
     scaling: &'a Scaling<'a>,
     each: ToCodes<u8>,
-    /// Of a code.
+    /// Number of bits of a code.
     bits: usize,
+    /// Index in the tensor of the first element of `x`.
     start: usize,
     x: &'a [f32],
     out: &'a mut [u8],
@@ -248,7 +255,7 @@ impl Loop for RunPacked<'_> {
             let mut codes = [0u8; TILE];
             let start = start + tile * TILE;
             Run { scaling, each, start, x, out: &mut codes[..x.len()] }.run::<FMA>();
-            // Nothing but zeros follows the last code.
+            // The codes after the last one are zeros.
             if bits == 4 {
                 for (byte, codes) in out.iter_mut().zip(codes.chunks_exact(2)) {
                     *byte = codes[0] & 15 | codes[1] << 4;
@@ -263,12 +270,12 @@ impl Loop for RunPacked<'_> {
     }
 }
 
-/// As [`quantize`], to integers of 2 or 4 bits that share bytes from their lowest bits on. What is
-/// left of the last byte is zero.
+/// Quantizes floats like [`quantize`], to integers of 2 or 4 bits that are packed from the lowest bits of each byte on.
+/// The rest of the last byte is 0.
 ///
 /// # Panics
 ///
-/// As [`quantize`]; and if `bits` is another number.
+/// If lengths do not fit, `bits` is neither 2 nor 4, or this machine lacks the instruction set.
 pub fn quantize_packed(
     exec: &Exec<'_>,
     scaling: &Scaling<'_>,
@@ -291,7 +298,7 @@ pub fn quantize_packed(
     })
 }
 
-/// Numbers from codes.
+/// Conversion of codes to floats.
 #[derive(Clone, Copy)]
 struct FromCodes<T>(PhantomData<T>);
 
@@ -305,11 +312,11 @@ impl<T: Stored> Each<f32> for FromCodes<T> {
     }
 }
 
-/// `(x - zero point) * scale`.
+/// Dequantizes numbers: `(x - zero point) * scale`.
 ///
 /// # Panics
 ///
-/// If lengths do not fit, or this machine does not have the instruction set.
+/// If lengths do not fit, or this machine lacks the instruction set.
 pub fn dequantize<T: Stored>(
     exec: &Exec<'_>,
     scaling: &Scaling<'_>,
@@ -319,7 +326,7 @@ pub fn dequantize<T: Stored>(
     run(exec, scaling, FromCodes::<T>(PhantomData), x, out)
 }
 
-/// As [`Run`], for codes that share bytes.
+/// Loop that dequantizes codes that share bytes.
 struct RunShared<'a> {
     scaling: &'a Scaling<'a>,
     codes: Codes<'a>,
@@ -334,7 +341,7 @@ impl Loop for RunShared<'_> {
     fn run<const FMA: bool>(self) {
         let RunShared { scaling, codes, start, out } = self;
         let each = FromCodes::<i8>(PhantomData);
-        // Tiles but the first one begin with a byte.
+        // All tiles but the first begin at a byte boundary.
         let per_byte = 8 / codes.bits;
         let head = (start.next_multiple_of(per_byte) - start).min(out.len());
         let (head, rest) = out.split_at_mut(head);
@@ -367,7 +374,7 @@ impl Loop for RunShared<'_> {
     }
 }
 
-/// Writes the codes of each byte, of which `code` gives the one at a place.
+/// Writes the codes of each byte; `code` extracts the one at a position in a byte.
 #[inline(always)]
 fn unpack<const PER_BYTE: usize>(bytes: &[u8], out: &mut [i8], code: impl Fn(i8, usize) -> i8) {
     for (codes, byte) in out.chunks_exact_mut(PER_BYTE).zip(bytes) {
@@ -377,11 +384,11 @@ fn unpack<const PER_BYTE: usize>(bytes: &[u8], out: &mut [i8], code: impl Fn(i8,
     }
 }
 
-/// As [`dequantize`], from integers of 2 or 4 bits.
+/// Dequantizes numbers like [`dequantize`], from integers of 2 or 4 bits.
 ///
 /// # Panics
 ///
-/// As [`dequantize`]; and if the codes have another number of bits.
+/// If lengths do not fit, codes have neither 2 nor 4 bits, or this machine lacks the instruction set.
 pub fn dequantize_packed(
     exec: &Exec<'_>,
     scaling: &Scaling<'_>,
@@ -397,7 +404,7 @@ pub fn dequantize_packed(
     })
 }
 
-/// Quotients in a precision, to which zero points are added.
+/// Conversion that divides in a precision, and adds zero points.
 #[derive(Clone, Copy)]
 struct Divide<R>(Precision, PhantomData<R>);
 
@@ -412,13 +419,13 @@ impl<R: Dividend> Each<R> for Divide<R> {
     }
 }
 
-/// `x / scale` in a precision, and the zero point added in it. Without zero points nothing is
-/// added. Quotients of `f64` are rounded such that rounding them again, to half as many bits, gives
-/// what rounding once would have given.
+/// Divides numbers: `x / scale` is rounded to `precision`, and so is its sum with the zero point, if there is one.
+/// Quotients of f64 are rounded such that rounding them once more, to half as many bits, gives the same result as
+/// rounding once.
 ///
 /// # Panics
 ///
-/// If lengths do not fit, or this machine does not have the instruction set.
+/// If lengths do not fit, or this machine lacks the instruction set.
 pub fn divide<R: Dividend>(
     exec: &Exec<'_>,
     scaling: &Scaling<'_, R>,
@@ -426,13 +433,13 @@ pub fn divide<R: Dividend>(
     x: &[R],
     out: &mut [f32],
 ) -> Result<(), Ended> {
-    // What leaves the sign of a zero alone.
+    // Adding -0 keeps the sign of a zero.
     let nothing = [R::ZERO.neg()];
     let zeros = if scaling.zeros.is_empty() { &nothing } else { scaling.zeros };
     run(exec, &Scaling { zeros, ..*scaling }, Divide(precision, PhantomData), x, out)
 }
 
-/// The least and the greatest of some numbers and 0; NaN both if one of them is NaN.
+/// Loop that returns the least and the greatest of some numbers and 0, or NaN for both if a number is NaN.
 struct Limits<'a>(&'a [f32]);
 
 impl Loop for Limits<'_> {
@@ -440,8 +447,7 @@ impl Loop for Limits<'_> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> [f32; 2] {
-        /// Geometry: numbers that are compared at a time, as the compiler does not change their
-        /// order.
+        /// Geometry: numbers that are compared at a time, as the compiler does not reorder comparisons of floats.
         const LANES: usize = 64;
         let (mut low, mut high, mut is_nan) = ([0f32; LANES], [0f32; LANES], [0u32; LANES]);
         for chunk in self.0.chunks(LANES) {
@@ -459,11 +465,11 @@ impl Loop for Limits<'_> {
     }
 }
 
-/// The least and the greatest of some numbers and 0; NaN both if one of them is NaN.
+/// Returns the least and the greatest of some numbers and 0, or NaN for both if a number is NaN.
 ///
 /// # Panics
 ///
-/// If this machine does not have the instruction set.
+/// If this machine lacks the instruction set.
 pub fn limits(exec: &Exec<'_>, x: &[f32]) -> Result<[f32; 2], Ended> {
     let level = Level::new(exec.isa);
     let all = Mutex::new([0f32; 2]);
@@ -471,7 +477,7 @@ pub fn limits(exec: &Exec<'_>, x: &[f32]) -> Result<[f32; 2], Ended> {
         let [low, high] = level.run(Limits(&x[part]));
         let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
         let [least, greatest] = *all;
-        // Zeros have one sign here, and NaN stays, so the order does not matter.
+        // Zeros have one sign here, and NaN stays, so the order of parts does not matter.
         let is_nan = low.is_nan() || least.is_nan();
         *all = if is_nan { [f32::NAN; 2] } else { [least.min(low), greatest.max(high)] };
     })?;
@@ -502,8 +508,8 @@ mod tests {
         65_535.5,
     ];
 
-    /// Everything with which a loop must give the same.
-    fn everywhere(f: impl Fn(&Exec<'_>)) {
+    /// Calls `f` with each instruction set, on one thread and on several.
+    fn on_all_machines(f: impl Fn(&Exec<'_>)) {
         for &isa in Isa::available() {
             for threads in [1, 3] {
                 f(&Exec::new(&Pool::new(threads), isa));
@@ -516,7 +522,7 @@ mod tests {
         (0..len).map(|i| if i % 3 == 0 { HARD[(i / 3 + salt) % 16] } else { random(i) }).collect()
     }
 
-    /// Shapes, spreads and numbers of elements: with sizes 0 and 1, and odd ones.
+    /// Returns spreads and numbers of elements, with sizes 0 and 1 and odd ones.
     fn spreads() -> Vec<(Spread, usize)> {
         let mut spreads: Vec<_> = [0, 1, 5, 513, 70_001].map(|len| (Spread::One, len)).into();
         for sizes in
@@ -529,7 +535,7 @@ mod tests {
         spreads
     }
 
-    /// The number of the scale of an element, from the definition.
+    /// Returns the index of an element's scale by the definition.
     fn place(spread: Spread, at: usize) -> usize {
         match spread {
             Spread::One => 0,
@@ -541,7 +547,7 @@ mod tests {
         }
     }
 
-    /// `x / scale` as a float, rounded to the integer that a search by halves finds.
+    /// Rounds a quotient to the nearest integer, ties to even.
     fn nearest(quotient: f32) -> f64 {
         let quotient = f64::from(quotient);
         let floor = quotient.floor();
@@ -568,7 +574,7 @@ mod tests {
             naive(*x, scales[place], zero(place), low, high)
         });
         let want: Vec<f64> = want.collect();
-        everywhere(|exec| {
+        on_all_machines(|exec| {
             let mut out = vec![T::ZERO; x.len()];
             quantize(exec, &scaling, x, &mut out).unwrap();
             assert!(out.iter().zip(&want).all(|(y, want)| y.to_f64() == *want), "{scaling:?}");
@@ -612,14 +618,14 @@ mod tests {
                         naive(x[at], scales[place], zeros[place], limits.0, limits.1) as i32
                     })
                     .collect();
-                everywhere(|exec| {
+                on_all_machines(|exec| {
                     let mut bytes = vec![0xff; len.div_ceil(8 / bits)];
                     quantize_packed(exec, &scaling, (bits, signed), &x, &mut bytes).unwrap();
                     let codes = Codes { bytes: &bytes, bits, signed };
                     let found: Vec<i32> = (0..codes.len()).map(|index| codes.get(index)).collect();
                     assert!(found[..len] == want, "{bits} bits, {signed}, {spread:?}");
                     assert!(found[len..].iter().all(|rest| *rest == 0));
-                    // And back.
+                    // Dequantized again.
                     let mut back = vec![f32::NAN; len];
                     dequantize_packed(exec, &scaling, codes, &mut back).unwrap();
                     let numbers = want.iter().enumerate().map(|(at, code)| {
@@ -646,7 +652,7 @@ mod tests {
                     ((value(*x) - zero(place)) * scales[place]).to_bits()
                 })
                 .collect();
-            everywhere(|exec| {
+            on_all_machines(|exec| {
                 let mut out = vec![0.0; x.len()];
                 dequantize(exec, &scaling, x, &mut out).unwrap();
                 assert!(out.iter().map(|y| y.to_bits()).eq(want.iter().copied()), "{scaling:?}");
@@ -676,7 +682,7 @@ mod tests {
     #[test]
     fn quotients_in_a_precision() {
         let scaling = Scaling { spread: Spread::One, scales: &[3.0], zeros: &[] };
-        everywhere(|exec| {
+        on_all_machines(|exec| {
             let x = [1.0, -0.0, f32::INFINITY, 3e5];
             for (precision, want) in [
                 (Precision::Same, [1.0 / 3.0, -0.0, f32::INFINITY, 1e5]),
@@ -698,7 +704,7 @@ mod tests {
             )
             .unwrap();
             assert_eq!(out, [1.5, 0.5]);
-            // Just below a tie, which a float does not tell from it.
+            // Just below a tie, where the nearest float is the tie.
             let scaling = Scaling { spread: Spread::One, scales: &[2.0], zeros: &[] };
             let mut out = [0.0; 2];
             let x = [3.0 - 1e-15, 2_147_483_647.0];
@@ -725,7 +731,7 @@ mod tests {
                     want[0] = x.first().map_or(0.0, |least| least.min(0.0));
                     want[1] = x.last().map_or(0.0, |most| most.max(0.0));
                 }
-                everywhere(|exec| {
+                on_all_machines(|exec| {
                     let found = limits(exec, &x).unwrap();
                     assert_eq!(found.map(f32::to_bits), want.map(f32::to_bits), "{len}");
                 });

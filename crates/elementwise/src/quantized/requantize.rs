@@ -1,55 +1,56 @@
-//! From sums of products of integers to integers of few bits.
+//! Conversion of sums of integer products to integers of few bits.
 //!
-//! Sums have up to 32 bits and factors 24, so products are computed in `f64`, where their one
-//! rounding is far below the step of the result.
+//! Sums have up to 32 bits and factors 24, so products are computed in f64, where their only rounding is far below the
+//! step of the result.
 
 use super::{Code, Precision};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// What sums are multiplied with: the scale of their row times that of their column, by that of
-/// the result.
+/// Scales of a product. The factor of a sum is the scale of its row times that of its column, divided by that of the
+/// result.
 #[derive(Clone, Copy, Debug)]
 pub struct Factors<'a> {
-    /// One for all, or one for each row.
+    /// Scales of the rows: one for all, or one for each.
     pub rows: &'a [f32],
-    /// One for all, or one for each column.
+    /// Scales of the columns: one for all, or one for each.
     pub columns: &'a [f32],
+    /// Scale of the result.
     pub result: f32,
-    /// The type of scales, to which each step of a factor is rounded.
+    /// Type of the scales, to which each step of a factor is rounded.
     pub precision: Precision,
 }
 
 impl Factors<'_> {
-    /// The factor of a row and a column.
+    /// Returns the factor for the scales of a row and a column.
     #[inline(always)]
     pub fn of(&self, row: f32, column: f32) -> f32 {
         self.precision.round(self.precision.round(row * column) / self.result)
     }
 }
 
-/// Its last bit counts one, as do those of all sums with integers of 32 bits.
+/// Value: number whose last bit has value 1, as in all its sums with integers of 32 bits.
 const ONES: f64 = 6_755_399_441_055_744.0;
 
-/// How a sum becomes an integer of few bits.
+/// Conversion of a sum to an integer of few bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Requantize {
-    /// Limits of what is rounded.
+    /// Limits of the product, before it is rounded.
     low: f64,
     high: f64,
     zero: f64,
 }
 
 impl Requantize {
-    /// To integers of a type, of which `zero` stands for zero.
+    /// Creates the conversion to a type with zero point `zero`.
     pub fn to<T: Code>(zero: T) -> Requantize {
         let zero = zero.to_f64();
         Requantize { low: T::LOWEST.to_f64() - zero, high: T::HIGHEST.to_f64() - zero, zero }
     }
 
-    /// `sum * factor`, rounded to the nearest integer, ties to even, plus the zero point, limited
-    /// to the numbers of the type. NaN becomes the lowest one.
+    /// Converts a sum: `sum * factor` is rounded to the nearest integer, ties to even, the zero point is added, and the
+    /// result is clamped to the range of the type. NaN becomes the lowest integer.
     #[inline(always)]
     pub fn of<T: Code>(self, sum: i32, factor: f32) -> T {
         let product = f64::from(sum) * f64::from(factor);
@@ -60,7 +61,7 @@ impl Requantize {
     }
 }
 
-/// Some rows of sums.
+/// Loop over rows of sums, from row `first` on.
 struct Run<'a, T> {
     factors: &'a Factors<'a>,
     to: Requantize,
@@ -100,11 +101,11 @@ impl<T: Code> Loop for Run<'_, T> {
     }
 }
 
-/// Rows of `columns` sums as integers of few bits, see [`Requantize::of`].
+/// Converts rows of `columns` sums to integers of few bits, see [`Requantize::of`].
 ///
 /// # Panics
 ///
-/// If lengths do not fit, or this machine does not have the instruction set.
+/// If lengths do not fit, or this machine lacks the instruction set.
 pub fn requantize<T: Code>(
     exec: &Exec<'_>,
     factors: &Factors<'_>,
@@ -134,7 +135,7 @@ mod tests {
     use sardonyx_simd::number::Number;
     use sardonyx_simd::{Isa, Pool};
 
-    /// In integers: the factor is `numerator / 2^shift`.
+    /// Converts a sum in integer arithmetic: the factor is `numerator / 2^shift`.
     fn naive(sum: i32, numerator: i64, shift: u32, zero: i64, low: i64, high: i64) -> i64 {
         let product = i128::from(sum) * i128::from(numerator);
         let (floor, rest) = (product >> shift, product & ((1 << shift) - 1));
@@ -184,7 +185,7 @@ mod tests {
                 for &isa in Isa::available() {
                     let pool = Pool::new(2);
                     let exec = Exec::new(&pool, isa);
-                    // The factor by rows, by columns, and of both and the result.
+                    // The factor by rows, by columns, and by both with a result.
                     let (all, half) = ([factor; 5], [2.0 * factor; 5]);
                     for (rows, columns, result) in [
                         (&all[..1], &[1.0f32][..], 1.0),

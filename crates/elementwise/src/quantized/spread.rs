@@ -1,29 +1,30 @@
-//! Which scale and zero point an element of a tensor has.
+//! Assignment of scales and zero points to the elements of a tensor.
 
-/// How far each scale of a tensor reaches. Sizes are those before, along and after an axis.
+/// Elements that each scale of a tensor belongs to. Sizes are those before, along and after an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// One for all elements.
+    /// One scale for all elements.
     One,
-    /// One for each place along the axis.
+    /// One scale for each index along the axis.
     Slices([usize; 3]),
-    /// One for each block of neighbours along the axis, in the order of the elements. The last
-    /// block along the axis may be shorter.
+    /// One scale for each block of neighbours along the axis, in the order of the elements. The last block along the
+    /// axis may be shorter.
     Blocks { sizes: [usize; 3], block: usize },
 }
 
-/// Elements one after the other that one rule gives their scales.
+/// Run of elements with one scale, or with consecutive scales.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
+    /// Number of elements.
     pub(super) len: usize,
-    /// The scale of the first element.
+    /// Index of the first element's scale.
     pub(super) first: usize,
-    /// Whether each element has the scale after that of the one before, or all have one.
+    /// Whether scales are consecutive, rather than the same for all elements.
     pub(super) varies: bool,
 }
 
 impl Spread {
-    /// How many scales there are.
+    /// Returns the number of scales.
     pub fn scales(&self) -> usize {
         match *self {
             Spread::One => 1,
@@ -34,9 +35,11 @@ impl Spread {
         }
     }
 
+    /// Checks the sizes for a tensor of so many elements.
+    ///
     /// # Panics
     ///
-    /// If the sizes are not those of that many elements, or a block has none.
+    /// If the product of the sizes is not `elements`, or blocks have length 0.
     pub(super) fn check(&self, elements: usize) {
         if let Spread::Slices(sizes) | Spread::Blocks { sizes, .. } = self {
             let [before, along, after] = *sizes;
@@ -45,7 +48,7 @@ impl Spread {
         assert!(!matches!(self, Spread::Blocks { block: 0, .. }), "a block has elements");
     }
 
-    /// The longest piece from `at` on that ends at `end` or before; `at` must be below it.
+    /// Returns the longest piece from `at` on that does not exceed `end`; `at` is below `end`.
     #[inline(always)]
     pub(super) fn piece(&self, at: usize, end: usize) -> Piece {
         let piece = match *self {

@@ -1,4 +1,4 @@
-//! Each function against the loop over slices of the same name.
+//! Compares each function with the loop over slices of the same name.
 
 use super::*;
 use crate::binary::tests::ALL as ALL_BINARY;
@@ -28,8 +28,8 @@ const COMPARE: [Compare; 5] = [
     Compare::GreaterOrEqual,
 ];
 
-/// The same bits, or both NaN.
-fn same<T: ScalarElement>(word: u64, wanted: T) -> bool {
+/// Whether the bits are equal, or both elements are NaN.
+fn are_same<T: ScalarElement>(word: u64, wanted: T) -> bool {
     word == wanted.to_word() || T::of_word(word).is_nan() && wanted.is_nan()
 }
 
@@ -38,12 +38,12 @@ fn check<T: ScalarElement + BinaryElement + UnaryElement>(values: &[T]) {
     for &isa in Isa::available() {
         let exec = Exec::new(&pool, isa);
         for a in values {
-            assert!(same(a.to_word(), *a), "{a:?}");
+            assert!(are_same(a.to_word(), *a), "{a:?}");
             for op in UNARY {
                 let Some(function) = T::scalar_unary(op) else { continue };
                 let mut out = [T::ZERO];
                 unary(&exec, op, &[*a], &mut out).unwrap();
-                assert!(same(function(a.to_word(), 0), out[0]), "{op:?} of {a:?}");
+                assert!(are_same(function(a.to_word(), 0), out[0]), "{op:?} of {a:?}");
             }
             for b in values {
                 let (one, other) = (Strided::flat(std::slice::from_ref(a)), [*b]);
@@ -52,7 +52,7 @@ fn check<T: ScalarElement + BinaryElement + UnaryElement>(values: &[T]) {
                     let Some(function) = T::scalar_binary(op) else { continue };
                     let mut out = [T::ZERO];
                     binary(&exec, op, &[1], one, Strided::flat(&other), &mut out).unwrap();
-                    assert!(same(function(words.0, words.1), out[0]), "{op:?} of {a:?}, {b:?}");
+                    assert!(are_same(function(words.0, words.1), out[0]), "{op:?} of {a:?}, {b:?}");
                 }
                 for op in COMPARE {
                     let mut out = [7];

@@ -1,4 +1,4 @@
-//! Every operation against its definition in f64, under every instruction set and thread count.
+//! Compares each operation with its definition in f64, on each instruction set and for several numbers of threads.
 
 use half::{bf16, f16};
 use sardonyx_simd::{Exec, Isa, Pool};
@@ -6,7 +6,7 @@ use sardonyx_simd::{Exec, Isa, Pool};
 use super::*;
 use sardonyx_simd::vecmath::erf_f64;
 
-/// All operations, with the definition of each.
+/// Returns all operations, with their definitions.
 fn operations() -> Vec<(Unary, fn(f64) -> f64)> {
     fn sigmoid(x: f64) -> f64 {
         1.0 / (1.0 + (-x).exp())
@@ -37,7 +37,7 @@ fn operations() -> Vec<(Unary, fn(f64) -> f64)> {
         (Unary::Tanh, f64::tanh),
         (Unary::Asinh, f64::asinh),
         (Unary::Acosh, f64::acosh),
-        // The standard library's loses digits near -1.
+        // The standard library's function loses digits near -1.
         (Unary::Atanh, |x| 0.5 * (x.ln_1p() - (-x).ln_1p())),
         (Unary::Erf, erf_f64),
         (Unary::Sigmoid, sigmoid),
@@ -61,7 +61,7 @@ fn operations() -> Vec<(Unary, fn(f64) -> f64)> {
         (Unary::HardSigmoid { alpha: 0.25, beta: 0.5 }, |x| (0.25 * x + 0.5).clamp(0.0, 1.0)),
         (Unary::Swish { alpha: 0.5 }, |x| x * sigmoid(0.5 * x)),
         (Unary::ThresholdedRelu { alpha: 1.0 }, |x| {
-            // Neither side holds for NaN, and the standard's function compares.
+            // NaN, too, gives 0: both comparisons of the definition are false.
             if x > 1.0 { x } else { 0.0 }
         }),
         (Unary::Shrink { lambda: 0.5, bias: 0.25 }, |x| {
@@ -96,7 +96,7 @@ fn check<T: UnaryElement>(tolerance: f64, absolute: f64, lowest: f64) {
                 let expected = T::from_f64(exact(x)).to_f64();
                 let near = (y - expected).abs() <= absolute + tolerance * expected.abs();
                 let same = y == expected || near || (y.is_nan() && expected.is_nan());
-                // Infinity times zero: the definitions by products leave it open.
+                // Infinity times zero is left open: the definitions are products.
                 let open = x == f64::NEG_INFINITY
                     && matches!(
                         op,

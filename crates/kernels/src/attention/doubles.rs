@@ -4,7 +4,7 @@
 //! Materializes the scores of a block: attention of doubles with many keys is rare. The block of a query follows from
 //! the sizes alone, so that results do not depend on the number of threads.
 
-use super::{Attention, Heads, Mask, Strides, check_apart};
+use super::{Attention, Heads, HeadsMut, Mask, Strides, check_apart};
 use crate::softmax::{Row, Softmax};
 use sardonyx_gemm::gemm::{MatRef, gemm_generic};
 use sardonyx_simd::buffer::with_scratch_of;
@@ -18,7 +18,7 @@ const SCORES: usize = 1 << 16;
 const LEAST_QUERIES: usize = 16;
 const MOST_QUERIES: usize = 128;
 
-/// Computes an attention in f64. `y_strides` may be in any order.
+/// Computes an attention in f64. The strides of `y` may be in any order.
 ///
 /// # Panics
 ///
@@ -26,10 +26,10 @@ const MOST_QUERIES: usize = 128;
 pub fn attention_doubles(
     exec: &Exec<'_>,
     job: &Attention<'_, f64>,
-    y: &mut [f64],
-    y_strides: [usize; 4],
+    y: HeadsMut<'_, f64>,
 ) -> Result<(), Ended> {
-    let y_strides = Strides::from(y_strides);
+    let HeadsMut { data: y, strides } = y;
+    let y_strides = Strides::from(strides);
     job.check(y.len(), y_strides);
     let s = job.sizes;
     if s.batch * s.heads * s.queries * s.value_features == 0 {

@@ -7,7 +7,7 @@ use sardonyx_simd::{Body, Simd};
 use std::ops::Range;
 
 /// Body that applies mask and window to the scores of a panel with the keys `keys`.
-pub(super) struct Hide<'a> {
+pub(super) struct MaskScores<'a> {
     pub(super) block: &'a Block<'a>,
     pub(super) panel: &'a Panel,
     pub(super) keys: Range<usize>,
@@ -15,7 +15,7 @@ pub(super) struct Hide<'a> {
     pub(super) scores: &'a mut [f32],
 }
 
-impl Body for Hide<'_> {
+impl Body for MaskScores<'_> {
     type Out = ();
 
     #[inline(always)]
@@ -45,7 +45,7 @@ fn score_limit(kept: u8) -> f32 {
     if kept != 0 { f32::INFINITY } else { f32::NEG_INFINITY }
 }
 
-impl Hide<'_> {
+impl MaskScores<'_> {
     /// Whether all queries of the panel share one row of a mask.
     fn is_shared(&self, strides: Strides) -> bool {
         let rows = &self.panel.rows;

@@ -7,8 +7,8 @@
 //! results depend neither on the caches nor on the number of threads, which only decide how many panels a block has.
 
 use super::lanes::{Finish, PackQueries};
-use super::masks::Hide;
-use super::tile::{CHUNK, Cap, Narrow, Running, Scores, Values, Weigh, Wide};
+use super::masks::MaskScores;
+use super::tile::{CHUNK, CapScores, Narrow, RunningSoftmax, Scores, Values, WeighScores, Wide};
 use super::{Attention, Heads, NO_WINDOW, Strides};
 use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::chunks::Shared;
@@ -221,7 +221,7 @@ impl Block<'_> {
         let panels = self.rows.len().div_ceil(2 * S::LANES);
         let k = Operand::new(&job.k, s.features, panels);
         let v = Operand::new(&job.v, s.value_features, panels);
-        let layout = Layout {
+        let layout = BlockLayout {
             width: 2 * S::LANES,
             features: s.features.next_multiple_of(S::LANES),
             value_features: s.value_features.next_multiple_of(S::LANES),
@@ -332,12 +332,12 @@ impl Tile<'_> {
             let queries = Wide { start: queries.as_ptr(), vectors };
             S::call(Scores::<R, LESS> { keys: k, queries, out: scores.as_mut_ptr() });
             if job.softcap != 0.0 {
-                S::call(Cap { x: &mut scores[..len], cap: job.softcap as f32 });
+                S::call(CapScores { x: &mut scores[..len], cap: job.softcap as f32 });
             }
             if job.mask.is_some() || job.window != NO_WINDOW {
-                S::call(Hide { block, panel, keys, scores: &mut scores[..len] });
+                S::call(MaskScores { block, panel, keys, scores: &mut scores[..len] });
             }
-            S::call(Weigh { scores, softmax: &mut softmax });
+            S::call(WeighScores { scores, softmax: &mut softmax });
             let weights = Wide { start: scores.as_ptr(), vectors };
             let (factors, sums) = (softmax.factors.as_ptr(), sums.as_mut_ptr());
             S::call(Values::<R, LESS> { values: v, weights, factors, sums });
@@ -347,7 +347,7 @@ impl Tile<'_> {
 
 /// Sizes of the scratch memory of a block.
 #[derive(Clone, Copy, Debug)]
-struct Layout {
+struct BlockLayout {
     /// Queries of a panel.
     width: usize,
     /// Features of a query, rounded up to whole vectors.
@@ -357,10 +357,10 @@ struct Layout {
     panels: usize,
 }
 
-impl Layout {
+impl BlockLayout {
     /// Returns the length of the scratch memory, in floats.
     fn len(&self) -> usize {
-        let panel = self.features + self.value_features + Running::ROWS;
+        let panel = self.features + self.value_features + RunningSoftmax::ROWS;
         self.width * (self.panels * panel + KEYS.next_multiple_of(CHUNK))
     }
 
@@ -381,7 +381,7 @@ struct Memory<'a> {
 
 /// Queries, sums and running softmax of all panels, each panel after the other.
 struct States<'a> {
-    layout: Layout,
+    layout: BlockLayout,
     queries: &'a mut [f32],
     sums: &'a mut [f32],
     softmax: &'a mut [f32],
@@ -394,13 +394,13 @@ pub(super) struct State<'a> {
     pub(super) queries: &'a mut [f32],
     /// Weighted sums of values, indexed by feature and query.
     pub(super) sums: &'a mut [f32],
-    pub(super) softmax: Running<'a>,
+    pub(super) softmax: RunningSoftmax<'a>,
 }
 
 impl<'a> Memory<'a> {
     /// Cuts `scratch` into scores and states.
-    fn new(layout: Layout, scratch: &'a mut [f32]) -> Memory<'a> {
-        let Layout { width, features, value_features, panels } = layout;
+    fn new(layout: BlockLayout, scratch: &'a mut [f32]) -> Memory<'a> {
+        let BlockLayout { width, features, value_features, panels } = layout;
         let (scores, scratch) = scratch.split_at_mut(width * KEYS.next_multiple_of(CHUNK));
         let (queries, scratch) = scratch.split_at_mut(panels * width * features);
         let (sums, softmax) = scratch.split_at_mut(panels * width * value_features);
@@ -412,11 +412,11 @@ impl States<'_> {
     /// Returns the state of `panel`.
     fn panel_state(&mut self, panel: &Panel) -> State<'_> {
         let layout = self.layout;
-        let softmax = &mut self.softmax[layout.panel_range(panel, Running::ROWS)];
+        let softmax = &mut self.softmax[layout.panel_range(panel, RunningSoftmax::ROWS)];
         State {
             queries: &mut self.queries[layout.panel_range(panel, layout.features)],
             sums: &mut self.sums[layout.panel_range(panel, layout.value_features)],
-            softmax: Running::new(softmax),
+            softmax: RunningSoftmax::new(softmax),
         }
     }
 }

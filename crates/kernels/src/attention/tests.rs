@@ -1,4 +1,4 @@
-//! Attention against its definition.
+//! Compares attention with its definition.
 
 use super::*;
 use sardonyx_simd::{Caches, Exec, Isa, Pool};
@@ -204,10 +204,15 @@ fn check(case: &Case) {
     let job = case.job(&data);
     let y_len = len(case.dims()[3]);
     let mut want = vec![0.0; y_len];
-    attention_plain(&job, &mut want, y_strides, None);
+    attention_plain(&job, HeadsMut { data: &mut want, strides: y_strides }, None);
     for &isa in Isa::available() {
         let mut y = vec![9.0; y_len];
-        attention(&Exec::new(Pool::serial(), isa), &job, &mut y, y_strides).unwrap();
+        attention(
+            &Exec::new(Pool::serial(), isa),
+            &job,
+            HeadsMut { data: &mut y, strides: y_strides },
+        )
+        .unwrap();
         for (i, (y, want)) in y.iter().zip(&want).enumerate() {
             // Weights sum to 1 and values are below 1: a few roundings per key at most.
             let close = (y - want).abs() <= 4e-6;
@@ -253,12 +258,17 @@ fn doubles_agree_with_the_definition() {
             blind_is_zero: job.blind_is_zero,
         };
         let mut want = vec![0.0; len(case.dims()[3])];
-        attention_plain(&job, &mut want, y_strides, None);
+        attention_plain(&job, HeadsMut { data: &mut want, strides: y_strides }, None);
         for &isa in Isa::available() {
             let mut expected: Option<Vec<u64>> = None;
             for pool in &pools {
                 let mut y = vec![9.0; want.len()];
-                attention_doubles(&Exec::new(pool, isa), &job, &mut y, y_strides).unwrap();
+                attention_doubles(
+                    &Exec::new(pool, isa),
+                    &job,
+                    HeadsMut { data: &mut y, strides: y_strides },
+                )
+                .unwrap();
                 for (i, (y, want)) in y.iter().zip(&want).enumerate() {
                     assert!(
                         (y - want).abs() <= 1e-14 || y.is_nan() && want.is_nan(),
@@ -286,7 +296,7 @@ fn caches_and_threads_change_no_bit() {
                 for pool in &pools {
                     let mut y = vec![9.0; len(case.dims()[3])];
                     let exec = Exec::new(pool, isa).with_caches(caches);
-                    attention(&exec, &job, &mut y, y_strides).unwrap();
+                    attention(&exec, &job, HeadsMut { data: &mut y, strides: y_strides }).unwrap();
                     let expected = expected.get_or_insert_with(|| bits(&y));
                     assert!(
                         *expected == bits(&y),
@@ -321,12 +331,17 @@ fn distant_rows_are_read_in_place_or_copied_alike() {
         };
         let y_strides = [0, 0, 16, 1];
         let mut want = vec![0.0; q.len()];
-        attention_plain(&job, &mut want, y_strides, None);
+        attention_plain(&job, HeadsMut { data: &mut want, strides: y_strides }, None);
         for &isa in Isa::available() {
             let mut expected = None;
             for threads in [1, 2, 16] {
                 let mut y = vec![9.0; q.len()];
-                attention(&Exec::new(&Pool::new(threads), isa), &job, &mut y, y_strides).unwrap();
+                attention(
+                    &Exec::new(&Pool::new(threads), isa),
+                    &job,
+                    HeadsMut { data: &mut y, strides: y_strides },
+                )
+                .unwrap();
                 assert!(y.iter().zip(&want).all(|(y, want)| (y - want).abs() <= 4e-6), "{isa:?}");
                 assert_eq!(*expected.get_or_insert_with(|| bits(&y)), bits(&y), "{isa:?}");
             }
@@ -366,13 +381,18 @@ fn hidden_values_do_not_show() {
             blind_is_zero: false,
         };
         let mut want = vec![0.0; 2 * queries * 8];
-        attention_plain(&job, &mut want, y_strides, None);
+        attention_plain(&job, HeadsMut { data: &mut want, strides: y_strides }, None);
         let adds = Mask::Add(Heads { data: &added, strides: [0, 0, 0, 1] });
         for mask in [job.mask, Some(adds)] {
             for &isa in Isa::available() {
                 let mut y = vec![9.0; want.len()];
                 let job = Attention { mask, ..job };
-                attention(&Exec::new(Pool::serial(), isa), &job, &mut y, y_strides).unwrap();
+                attention(
+                    &Exec::new(Pool::serial(), isa),
+                    &job,
+                    HeadsMut { data: &mut y, strides: y_strides },
+                )
+                .unwrap();
                 assert!(
                     y.iter().zip(&want).all(|(y, want)| (y - want).abs() <= 4e-6),
                     "{queries} queries, {isa:?}"
@@ -410,10 +430,15 @@ fn extreme_scores_agree_with_the_definition() {
             };
             let y_strides = [0, 0, 3, 1];
             let mut want = vec![0.0; queries * 3];
-            attention_plain(&job, &mut want, y_strides, None);
+            attention_plain(&job, HeadsMut { data: &mut want, strides: y_strides }, None);
             for &isa in Isa::available() {
                 let mut y = vec![9.0; want.len()];
-                attention(&Exec::new(Pool::serial(), isa), &job, &mut y, y_strides).unwrap();
+                attention(
+                    &Exec::new(Pool::serial(), isa),
+                    &job,
+                    HeadsMut { data: &mut y, strides: y_strides },
+                )
+                .unwrap();
                 for (y, want) in y.iter().zip(&want) {
                     let close = (y - want).abs() <= 4e-6;
                     assert!(close || y.is_nan() && want.is_nan(), "{isa:?}: {y}, not {want}");
@@ -447,7 +472,12 @@ fn not_a_number_reaches_only_the_queries_that_see_it() {
         for job in [job, Attention { mask, window: NO_WINDOW, ..job }] {
             for &isa in Isa::available() {
                 let mut y = vec![0.0; 2 * count];
-                attention(&Exec::new(Pool::serial(), isa), &job, &mut y, strides).unwrap();
+                attention(
+                    &Exec::new(Pool::serial(), isa),
+                    &job,
+                    HeadsMut { data: &mut y, strides },
+                )
+                .unwrap();
                 for (i, y) in y.iter().enumerate() {
                     assert_eq!(y.is_nan(), i >= 4, "{isa:?}: element {i}");
                 }

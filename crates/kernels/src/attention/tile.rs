@@ -255,7 +255,7 @@ impl<const R: usize, const LESS: usize> Values<R, LESS> {
 
 /// Running softmax of the queries of a panel: three floats for each query.
 #[derive(Debug)]
-pub(super) struct Running<'a> {
+pub(super) struct RunningSoftmax<'a> {
     /// Greatest score so far.
     pub(super) greatest: &'a mut [f32],
     /// Sum of weights relative to the greatest score so far.
@@ -264,32 +264,32 @@ pub(super) struct Running<'a> {
     pub(super) factors: &'a mut [f32],
 }
 
-impl<'a> Running<'a> {
+impl<'a> RunningSoftmax<'a> {
     /// Value: floats of a query.
     pub(super) const ROWS: usize = 3;
 
     /// Cuts `floats` into three rows.
-    pub(super) fn new(floats: &'a mut [f32]) -> Running<'a> {
-        let width = floats.len() / Running::ROWS;
+    pub(super) fn new(floats: &'a mut [f32]) -> RunningSoftmax<'a> {
+        let width = floats.len() / RunningSoftmax::ROWS;
         let (greatest, floats) = floats.split_at_mut(width);
         let (weights, factors) = floats.split_at_mut(width);
-        Running { greatest, weights, factors }
+        RunningSoftmax { greatest, weights, factors }
     }
 }
 
 /// Body that turns scores into weights relative to the greatest score so far, and updates the running softmax.
-pub(super) struct Weigh<'a, 'b> {
+pub(super) struct WeighScores<'a, 'b> {
     /// Scores in whole chunks, indexed by key and query; minus infinity after the last key.
     pub(super) scores: &'a mut [f32],
-    pub(super) softmax: &'a mut Running<'b>,
+    pub(super) softmax: &'a mut RunningSoftmax<'b>,
 }
 
-impl Body for Weigh<'_, '_> {
+impl Body for WeighScores<'_, '_> {
     type Out = ();
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let Running { greatest, weights, factors } = self.softmax;
+        let RunningSoftmax { greatest, weights, factors } = self.softmax;
         let width = greatest.len();
         let (chunks, _) = self.scores.as_chunks_mut::<CHUNK>();
         // SAFETY: the caller promises the instruction set of `S`.
@@ -384,12 +384,12 @@ impl Loop for Factors<'_> {
 }
 
 /// Body that replaces each float `x` by `cap * tanh(x)`.
-pub(super) struct Cap<'a> {
+pub(super) struct CapScores<'a> {
     pub(super) x: &'a mut [f32],
     pub(super) cap: f32,
 }
 
-impl Body for Cap<'_> {
+impl Body for CapScores<'_> {
     type Out = ();
 
     #[inline(always)]
@@ -398,7 +398,7 @@ impl Body for Cap<'_> {
     }
 }
 
-impl Loop for Cap<'_> {
+impl Loop for CapScores<'_> {
     type Out = ();
 
     #[inline(always)]

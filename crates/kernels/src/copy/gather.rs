@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 
 use super::Plain;
+use crate::AxisDims;
 use sardonyx_simd::chunks::{fill, rows};
 use sardonyx_simd::{Failure, Pace, Pool};
 use smallvec::SmallVec;
@@ -91,7 +92,7 @@ fn check_indices<I: GatherIndex>(indices: &[I], dim: usize) -> Result<(), IndexO
 /// If lengths do not fit the dims.
 pub fn gather<T: Plain>(
     pool: &Pool,
-    dims: [usize; 3],
+    dims: AxisDims,
     x: &[T],
     indices: Indices<'_>,
     y: &mut [T],
@@ -105,7 +106,7 @@ pub fn gather<T: Plain>(
 /// Gathers slices like [`gather`], with indices of one type.
 fn gather_by<T: Plain, I: GatherIndex>(
     pool: &Pool,
-    [outer, axis, inner]: [usize; 3],
+    AxisDims { outer, axis, inner }: AxisDims,
     x: &[T],
     indices: &[I],
     y: &mut [T],

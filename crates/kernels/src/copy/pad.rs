@@ -66,12 +66,12 @@ pub fn pad<T: Plain>(
     let rank = dims.len();
     assert!(before.len() == rank && after.len() == rank, "two pads per dim");
     assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
-    let out_dim = |d: usize| {
+    let padded_dim = |d: usize| {
         let dim = dims[d] as isize + before[d] + after[d];
         assert!(dim >= 0, "dim {d} is cropped below zero");
         dim as usize
     };
-    let total: usize = (0..rank).map(out_dim).product();
+    let total: usize = (0..rank).map(padded_dim).product();
     assert_eq!(y.len(), total, "the output has other dims");
     if y.is_empty() {
         return Ok(());
@@ -80,7 +80,7 @@ pub fn pad<T: Plain>(
         y.copy_from_slice(x);
         return Ok(());
     };
-    let (width, in_width) = (out_dim(last), dims[last]);
+    let (width, in_width) = (padded_dim(last), dims[last]);
     // Range of output columns that hold data.
     let low = before[last].clamp(0, width as isize) as usize;
     let high = (before[last] + in_width as isize).clamp(low as isize, width as isize) as usize;
@@ -88,8 +88,8 @@ pub fn pad<T: Plain>(
         for (row, y) in y.chunks_exact_mut(width).enumerate() {
             let (mut rest, mut stride, mut from) = (first + row, in_width, Some(0));
             for d in (0..last).rev() {
-                let at = (rest % out_dim(d)) as isize - before[d];
-                rest /= out_dim(d);
+                let at = (rest % padded_dim(d)) as isize - before[d];
+                rest /= padded_dim(d);
                 from = from.zip(mode.source(at, dims[d])).map(|(from, at)| from + at * stride);
                 stride *= dims[d];
             }

@@ -7,28 +7,37 @@ use sardonyx_simd::{Ended, Pool};
 /// Value: index of no element, for which the output is a given value.
 pub const NOWHERE: usize = usize::MAX;
 
+/// Dims of the input and of the output of [`pick`], which have one rank.
+#[derive(Clone, Copy, Debug)]
+pub struct PickDims<'a> {
+    pub input: &'a [usize],
+    pub output: &'a [usize],
+}
+
 /// Selects elements by one table per dim: element `[i, j, ..]` of `y` is element `[tables[0][i], tables[1][j], ..]` of
 /// `x`, or `value` where a table has [`NOWHERE`]. An element is a run of `run` values. `tables` holds the tables of all
-/// dims one after the other, with one index for each of `out_dims`.
+/// dims one after the other, with one index for each output.
 ///
 /// # Panics
 ///
 /// If lengths do not fit, or an index is outside of its dim.
 pub fn pick<T: Plain>(
     pool: &Pool,
-    (dims, out_dims, run): (&[usize], &[usize], usize),
+    dims: PickDims<'_>,
+    run: usize,
     tables: &[usize],
     value: T,
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
-    let rank = dims.len();
-    assert_eq!(out_dims.len(), rank, "dims of the same number");
-    assert_eq!(tables.len(), out_dims.iter().sum::<usize>(), "one index per output");
-    assert_eq!(x.len(), dims.iter().product::<usize>() * run, "the input has other dims");
-    assert_eq!(y.len(), out_dims.iter().product::<usize>() * run, "the output has other dims");
+    let PickDims { input, output } = dims;
+    let rank = input.len();
+    assert_eq!(output.len(), rank, "dims of the same number");
+    assert_eq!(tables.len(), output.iter().sum::<usize>(), "one index per output");
+    assert_eq!(x.len(), input.iter().product::<usize>() * run, "the input has other dims");
+    assert_eq!(y.len(), output.iter().product::<usize>() * run, "the output has other dims");
     let mut start = 0;
-    for (dim, out) in dims.iter().zip(out_dims) {
+    for (dim, out) in input.iter().zip(output) {
         let table = &tables[start..start + out];
         assert!(table.iter().all(|at| at < dim || *at == NOWHERE), "an index is outside");
         start += out;
@@ -40,18 +49,18 @@ pub fn pick<T: Plain>(
         y.copy_from_slice(x);
         return Ok(());
     };
-    let (width, columns) = (out_dims[last] * run, &tables[start - out_dims[last]..]);
+    let (width, columns) = (output[last] * run, &tables[start - output[last]..]);
     rows(pool, y, width, 2 * width + 8 * rank, |first, y| {
         let mut before = None;
         for row in 0..y.len() / width {
-            let from = row_start((dims, out_dims), tables, first + row).map(|from| from * run);
+            let from = row_start(dims, tables, first + row).map(|from| from * run);
             let (done, rest) = y.split_at_mut(row * width);
             let y = &mut rest[..width];
             match from {
                 None => y.fill(value),
                 // Enlarging repeats rows.
                 Some(_) if before == Some(from) => y.copy_from_slice(&done[(row - 1) * width..]),
-                Some(from) => pick_row(columns, run, value, &x[from..][..dims[last] * run], y),
+                Some(from) => pick_row(columns, run, value, &x[from..][..input[last] * run], y),
             }
             before = Some(from);
         }
@@ -62,22 +71,22 @@ pub fn pick<T: Plain>(
 /// has [`NOWHERE`].
 #[inline]
 fn row_start(
-    (dims, out_dims): (&[usize], &[usize]),
+    PickDims { input, output }: PickDims<'_>,
     tables: &[usize],
     row: usize,
 ) -> Option<usize> {
-    let last = dims.len() - 1;
-    let (mut rest, mut stride, mut from) = (row, dims[last], 0);
-    let mut end = tables.len() - out_dims[last];
+    let last = input.len() - 1;
+    let (mut rest, mut stride, mut from) = (row, input[last], 0);
+    let mut end = tables.len() - output[last];
     for d in (0..last).rev() {
-        let at = tables[end - out_dims[d] + rest % out_dims[d]];
+        let at = tables[end - output[d] + rest % output[d]];
         if at == NOWHERE {
             return None;
         }
         from += at * stride;
-        stride *= dims[d];
-        rest /= out_dims[d];
-        end -= out_dims[d];
+        stride *= input[d];
+        rest /= output[d];
+        end -= output[d];
     }
     Some(from)
 }
@@ -122,13 +131,13 @@ mod tests {
                 .collect();
             for threads in [1, 3] {
                 let mut y = vec![0; expected.len()];
-                pick(&Pool::new(threads), (&dims, &out_dims, run), &tables, 99, &x, &mut y)
-                    .unwrap();
+                let dims = PickDims { input: &dims, output: &out_dims };
+                pick(&Pool::new(threads), dims, run, &tables, 99, &x, &mut y).unwrap();
                 assert_eq!(y, expected);
             }
         }
         let mut y = [0];
-        pick(&Pool::new(1), (&[], &[], 1), &[], 9, &[5], &mut y).unwrap();
+        pick(&Pool::new(1), PickDims { input: &[], output: &[] }, 1, &[], 9, &[5], &mut y).unwrap();
         assert_eq!(y, [5]);
     }
 }

@@ -45,6 +45,19 @@ pub fn reverse_sequences<T: Plain>(
     })
 }
 
+/// Sizes of a batch of ring buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingDims {
+    /// Number of sequences.
+    pub batch: usize,
+    /// Product of the dims between the batch and the axis of entries.
+    pub outer: usize,
+    /// Number of entries of a buffer.
+    pub axis: usize,
+    /// Number of elements of an entry.
+    pub inner: usize,
+}
+
 /// Writes `count` new entries into each sequence of a batch as into a ring buffer: `y[b, o, (starts[b] + k) % axis, i]
 /// = updates[b, o, k, i]`. `y` has dims `[batch, outer, axis, inner]` and already holds the data. Without `starts`, all
 /// sequences start at 0.
@@ -53,7 +66,7 @@ pub fn reverse_sequences<T: Plain>(
 ///
 /// If lengths do not fit the dims, `starts` is shorter than the batch, or `count` exceeds `axis`.
 pub fn write_around<T: Plain>(
-    [batch, outer, axis, inner]: [usize; 4],
+    RingDims { batch, outer, axis, inner }: RingDims,
     count: usize,
     starts: Option<&[i64]>,
     updates: &[T],
@@ -110,11 +123,12 @@ mod tests {
             [([2, 3, 5, 2], 3), ([1, 1, 4, 1], 4), ([3, 1, 1, 2], 1), ([2, 2, 3, 2], 0)]
         {
             let [batch, outer, axis, inner] = dims;
+            let ring = RingDims { batch, outer, axis, inner };
             let updates: Vec<i32> = (0..(batch * outer * count * inner) as i32).collect();
             for first in [-7i64, 0, 2, i64::MAX - 3] {
                 let starts: Vec<i64> = (0..batch as i64).map(|b| first + b).collect();
                 let mut y = vec![-1; batch * outer * axis * inner];
-                write_around(dims, count, Some(&starts), &updates, &mut y);
+                write_around(ring, count, Some(&starts), &updates, &mut y);
                 let mut expected = vec![-1; y.len()];
                 for (at, update) in updates.iter().enumerate() {
                     let (row, i) = (at / inner, at % inner);
@@ -126,6 +140,7 @@ mod tests {
                 assert_eq!(y, expected, "{dims:?} {count} {first}");
             }
         }
-        write_around::<u8>([2, 1, 0, 3], 0, None, &[], &mut []);
+        let ring = RingDims { batch: 2, outer: 1, axis: 0, inner: 3 };
+        write_around::<u8>(ring, 0, None, &[], &mut []);
     }
 }

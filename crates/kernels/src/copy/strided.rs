@@ -26,7 +26,7 @@ pub fn copy_strided<T: Plain>(
     y: &mut [T],
 ) -> Result<(), Ended> {
     assert_eq!(dims.len(), strides.len(), "one stride per dim");
-    let walk = Walk::merged(dims, |_, d| strides[d], [start as isize], [x.len()]);
+    let walk = Walk::with_starts(dims, |_, d| strides[d], [start as isize], [x.len()]);
     assert_eq!(y.len(), walk.len, "the output has other dims");
     if y.is_empty() {
         return Ok(());
@@ -76,9 +76,27 @@ pub fn copy_strided<T: Plain>(
     }
 }
 
-/// Copies elements between two strided layouts: `y[y_start + i * y_strides[0] + ..] = x[x_start + i * x_strides[0] +
-/// ..]` for all coordinates below `dims`; the rest of `y` stays. Strides count elements; those of `x` may be zero or
-/// negative.
+/// Elements to read through strides.
+#[derive(Clone, Copy, Debug)]
+pub struct StridedRef<'a, T> {
+    pub data: &'a [T],
+    /// Index of the first element.
+    pub start: usize,
+    /// Stride of each dim, in elements; may be zero or negative.
+    pub strides: &'a [isize],
+}
+
+/// Elements to write through strides.
+#[derive(Debug)]
+pub struct StridedMut<'a, T> {
+    pub data: &'a mut [T],
+    /// Index of the first element.
+    pub start: usize,
+    /// Stride of each dim, in elements.
+    pub strides: &'a [usize],
+}
+
+/// Copies the elements of `from` at all coordinates below `dims` to the same coordinates of `to`; its other elements stay.
 ///
 /// # Panics
 ///
@@ -88,9 +106,11 @@ pub fn copy_strided<T: Plain>(
 pub fn copy_between<T: Plain>(
     pool: &Pool,
     dims: &[usize],
-    (x, x_start, x_strides): (&[T], usize, &[isize]),
-    (y, y_start, y_strides): (&mut [T], usize, &[usize]),
+    from: StridedRef<'_, T>,
+    to: StridedMut<'_, T>,
 ) -> Result<(), Ended> {
+    let StridedRef { data: x, start: x_start, strides: x_strides } = from;
+    let StridedMut { data: y, start: y_start, strides: y_strides } = to;
     assert_eq!([x_strides.len(), y_strides.len()], [dims.len(); 2], "one stride per dim");
     if dims.contains(&0) {
         // Strides are not checked: those of an image may overflow the span.
@@ -101,7 +121,7 @@ pub fn copy_between<T: Plain>(
         assert!(dim <= 1 || stride > span, "outputs overlap");
         span += dim.saturating_sub(1) * stride;
     }
-    let walk = Walk::merged(
+    let walk = Walk::with_starts(
         dims,
         |operand, d| match operand {
             0 => x_strides[d],
@@ -248,7 +268,7 @@ fn transpose_tiles<T: Plain>(
             rank += 1;
         }
     }
-    let planes = Walk::merged(
+    let planes = Walk::with_starts(
         &others[..rank],
         |operand, i| {
             if operand == 0 { x_strides[i] } else { y_strides[i] }

@@ -1,8 +1,19 @@
 //! Patterns of matrix positions: triangles, and one-hot encodings.
 
 use super::Plain;
+use crate::AxisDims;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::{Ended, Pool};
+
+/// Number and sizes of matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatrixDims {
+    pub matrices: usize,
+    /// Number of rows of a matrix.
+    pub height: usize,
+    /// Number of columns of a matrix.
+    pub width: usize,
+}
 
 /// Copies the upper triangle of each matrix, on and above the diagonal that is `diagonal` columns to the right of the
 /// main one, or the lower triangle, on and below it, and fills the rest with the default value. `x` has dims
@@ -15,7 +26,7 @@ pub fn triangle<T: Plain>(
     pool: &Pool,
     upper: bool,
     diagonal: i64,
-    [matrices, height, width]: [usize; 3],
+    MatrixDims { matrices, height, width }: MatrixDims,
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
@@ -47,7 +58,7 @@ pub fn triangle<T: Plain>(
 /// If lengths do not fit the dims.
 pub fn one_hot<T: Plain>(
     pool: &Pool,
-    [outer, depth, inner]: [usize; 3],
+    AxisDims { outer, axis: depth, inner }: AxisDims,
     indices: &[i64],
     off: T,
     on: T,
@@ -81,11 +92,12 @@ mod tests {
     fn triangles() {
         for dims in [[2, 3, 5], [1, 4, 4], [3, 1, 2], [2, 0, 3], [1, 90, 401]] {
             let [matrices, height, width] = dims;
+            let matrix_dims = MatrixDims { matrices, height, width };
             let x: Vec<u32> = (1..=(matrices * height * width) as u32).collect();
             for upper in [false, true] {
                 for diagonal in [0, 1, -1, 3, -7, 400, i64::MAX, i64::MIN] {
                     let mut y = vec![9; x.len()];
-                    triangle(&Pool::new(2), upper, diagonal, dims, &x, &mut y).unwrap();
+                    triangle(&Pool::new(2), upper, diagonal, matrix_dims, &x, &mut y).unwrap();
                     for (at, (y, x)) in y.iter().zip(&x).enumerate() {
                         let (row, column) = (at / width % height, at % width);
                         let right = column as i128 - row as i128;
@@ -107,7 +119,7 @@ mod tests {
             let [outer, depth, inner] = dims;
             let indices: Vec<i64> = (0..outer * inner).map(|i| (i * 5 % 11) as i64 - 6).collect();
             let mut y = vec![9u8; outer * depth * inner];
-            one_hot(&Pool::new(2), dims, &indices, 1, 2, &mut y).unwrap();
+            one_hot(&Pool::new(2), dims.into(), &indices, 1, 2, &mut y).unwrap();
             for (at, y) in y.iter().enumerate() {
                 let (o, d, i) = (at / inner / depth, at / inner % depth, at % inner);
                 let index = indices[o * inner + i];

@@ -2,15 +2,16 @@
 
 use crate::choose::top_k;
 use crate::copy::{
-    Indices, Pad, Padding, concat, copy_between, copy_strided, fill, gather, gather_elements,
-    gather_nd, one_hot, pad, pick, reverse_sequences, scatter_elements, scatter_nd, triangle,
+    Indices, MatrixDims, Pad, Padding, PickDims, StridedMut, StridedRef, concat, copy_between,
+    copy_strided, fill, gather, gather_elements, gather_nd, one_hot, pad, pick, reverse_sequences,
+    scatter_elements, scatter_nd, triangle,
 };
-use crate::cumulative::{Cumulative, Running, cumulative};
+use crate::cumulative::{Cumulative, CumulativeOp, cumulative};
 use crate::determinant::determinants;
 use crate::fourier::{Lines, Spectrum, Tables, transform};
 use crate::norm::{
-    self, Affine, ByRow, Norm, RowInputs, RowOutputs, Statistics, channel_statistics, layer_norm,
-    lp_norm, normalize_rows, rms_norm, scale_shift, scale_shift_in_place,
+    self, Affine, Norm, RowInputs, RowNormalization, RowOutputs, Statistics, channel_statistics,
+    layer_norm, lp_norm, normalize_rows, rms_norm, scale_shift, scale_shift_in_place,
 };
 use crate::reduce::{Extreme, Reduce, Ties, arg_extreme, reduce};
 use crate::softmax::{Softmax, softmax, softmax_in_place};
@@ -23,12 +24,19 @@ use super::{Case, MANY, case, floats, indices};
 const ROWS: usize = 250;
 const COLS: usize = 200;
 
+/// Returns the floats that most cases read.
+fn x() -> Vec<f32> {
+    floats(MANY)
+}
+
 pub(super) fn cases() -> Vec<Case> {
-    [copy_cases(), lookup_cases(), order_cases(), sum_cases(), norm_cases(), spectrum_cases()].into_iter().flatten().collect()
+    [copy_cases(), lookup_cases(), order_cases(), sum_cases(), norm_cases(), spectrum_cases()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn copy_cases() -> Vec<Case> {
-    let x = || floats(MANY);
     vec![
         case("kernels/copy/join concat", 2 * MANY, move |exec, y: &mut [f32]| {
             concat(exec.pool, ROWS, &[&x(), &x()], y)
@@ -40,7 +48,8 @@ fn copy_cases() -> Vec<Case> {
         }),
         case("kernels/copy/pick pick", MANY, move |exec, y: &mut [f32]| {
             let tables: Vec<usize> = (0..ROWS).rev().chain((0..COLS).rev()).collect();
-            pick(exec.pool, (&[ROWS, COLS], &[ROWS, COLS], 1), &tables, 0.0, &x(), y)
+            let dims = PickDims { input: &[ROWS, COLS], output: &[ROWS, COLS] };
+            pick(exec.pool, dims, 1, &tables, 0.0, &x(), y)
         }),
         case("kernels/copy/sequences reverse_sequences", MANY, move |exec, y: &mut [f32]| {
             let lengths = indices(50, 40);
@@ -51,24 +60,26 @@ fn copy_cases() -> Vec<Case> {
             copy_strided(exec.pool, &[COLS, ROWS], 0, &[1, COLS as isize], &x(), y)
         }),
         case("kernels/copy/strided copy_between", MANY, move |exec, y: &mut [f32]| {
-            let (from, to) = ([1, ROWS as isize], [COLS, 1]);
-            copy_between(exec.pool, &[ROWS, COLS], (&x(), 0, &from), (y, 0, &to))
+            let (x, from, to) = (x(), [1, ROWS as isize], [COLS, 1]);
+            let from = StridedRef { data: &x, start: 0, strides: &from };
+            let to = StridedMut { data: y, start: 0, strides: &to };
+            copy_between(exec.pool, &[ROWS, COLS], from, to)
         }),
         case("kernels/copy/triangle triangle", MANY, move |exec, y: &mut [f32]| {
-            triangle(exec.pool, true, 1, [1, ROWS, COLS], &x(), y)
+            let dims = MatrixDims { matrices: 1, height: ROWS, width: COLS };
+            triangle(exec.pool, true, 1, dims, &x(), y)
         }),
         case("kernels/copy/triangle one_hot", MANY, |exec, y: &mut [f32]| {
-            one_hot(exec.pool, [ROWS, COLS, 1], &indices(ROWS, COLS), 0.0, 1.0, y)
+            one_hot(exec.pool, [ROWS, COLS, 1].into(), &indices(ROWS, COLS), 0.0, 1.0, y)
         }),
     ]
 }
 
 fn lookup_cases() -> Vec<Case> {
-    let x = || floats(MANY);
     vec![
         case("kernels/copy/gather gather", MANY, move |exec, y: &mut [f32]| {
             let places = indices(ROWS, ROWS);
-            gather(exec.pool, [1, ROWS, COLS], &x(), Indices::Long(&places), y)
+            gather(exec.pool, [1, ROWS, COLS].into(), &x(), Indices::Long(&places), y)
         }),
         case("kernels/copy/gather gather_elements", MANY, move |exec, y: &mut [f32]| {
             let (dims, places) = ([ROWS, COLS], indices(MANY, COLS));
@@ -95,7 +106,6 @@ fn lookup_cases() -> Vec<Case> {
 }
 
 fn order_cases() -> Vec<Case> {
-    let x = || floats(MANY);
     /// Writes the group of each row of `width` keys.
     fn groups(keys: &[u64], width: usize, y: &mut [i64]) -> Result<(), crate::Ended> {
         let len = keys.len() / width;
@@ -107,14 +117,14 @@ fn order_cases() -> Vec<Case> {
     vec![
         case("kernels/choose top_k", ROWS * 3, move |exec, y: &mut [f32]| {
             let mut positions = vec![-1; ROWS * 3];
-            top_k(exec.pool, true, [ROWS, COLS, 1], 3, &x(), y, &mut positions)
+            top_k(exec.pool, true, [ROWS, COLS, 1].into(), 3, &x(), y, &mut positions)
         }),
         case("kernels/choose top_k", ROWS * 100, move |exec, y: &mut [i64]| {
             let mut values = vec![f32::NAN; ROWS * 100];
-            top_k(exec.pool, true, [ROWS, COLS, 1], 100, &x(), &mut values, y)
+            top_k(exec.pool, true, [ROWS, COLS, 1].into(), 100, &x(), &mut values, y)
         }),
         case("kernels/unique keys", MANY, move |exec, y: &mut [u64]| {
-            keys(exec.pool, [1, ROWS, COLS], &x(), y)
+            keys(exec.pool, [1, ROWS, COLS].into(), &x(), y)
         }),
         case("kernels/unique unique", MANY, |_, y: &mut [i64]| {
             let keys: Vec<u64> = (0..MANY as u64).map(|at| at * 7919 % 1000).collect();
@@ -124,24 +134,23 @@ fn order_cases() -> Vec<Case> {
 }
 
 fn sum_cases() -> Vec<Case> {
-    let x = || floats(MANY);
     vec![
         case("kernels/cumulative cumulative", MANY, move |exec, y: &mut [f32]| {
-            let which = Cumulative { of: Running::Sum, exclusive: false, reverse: false };
-            cumulative(exec, which, [ROWS, COLS, 1], &x(), y)
+            let which = Cumulative { op: CumulativeOp::Sum, exclusive: false, reverse: false };
+            cumulative(exec, which, [ROWS, COLS, 1].into(), &x(), y)
         }),
         case("kernels/reduce reduce", ROWS, move |exec, y: &mut [f32]| {
             reduce(exec, Reduce::Sum, &[ROWS, COLS], &[false, true], &x(), y)
         }),
         case("kernels/reduce/arg arg_extreme", ROWS, move |exec, y: &mut [i64]| {
-            arg_extreme(exec, Extreme::Max, Ties::First, [ROWS, COLS, 1], &x(), y)
+            arg_extreme(exec, Extreme::Max, Ties::First, [ROWS, COLS, 1].into(), &x(), y)
         }),
         case("kernels/softmax softmax", MANY, move |exec, y: &mut [f32]| {
-            softmax(exec, Softmax::Softmax, [ROWS, COLS, 1], &x(), y)
+            softmax(exec, Softmax::Softmax, [ROWS, COLS, 1].into(), &x(), y)
         }),
         case("kernels/softmax softmax_in_place", MANY, move |exec, y: &mut [f32]| {
             y.copy_from_slice(&x());
-            softmax_in_place(exec, Softmax::LogSoftmax, [ROWS, 1, COLS], y)
+            softmax_in_place(exec, Softmax::LogSoftmax, [ROWS, 1, COLS].into(), y)
         }),
         case("kernels/determinant determinants", 1, |exec, y: &mut [f32]| {
             determinants(exec, 64, &floats(64 * 64), y)
@@ -153,11 +162,10 @@ fn sum_cases() -> Vec<Case> {
 }
 
 fn norm_cases() -> Vec<Case> {
-    let x = || floats(MANY);
     vec![
         case("kernels/norm channel_statistics", 2 * COLS, move |exec, y: &mut [f64]| {
             let (pairs, _) = y.as_chunks_mut();
-            channel_statistics(exec, [5, COLS, 50], &x(), pairs)
+            channel_statistics(exec, [5, COLS, 50].into(), &x(), pairs)
         }),
         case("kernels/norm scale_shift", MANY, move |exec, y: &mut [f32]| {
             scale_shift(exec, 1, &floats(COLS), &floats(COLS), &x(), y)
@@ -170,23 +178,23 @@ fn norm_cases() -> Vec<Case> {
             let (x, scale) = (x(), floats(COLS));
             let inputs = RowInputs { x: &x, residual: None, scale: &scale, epsilon: 1e-5 };
             let outputs = RowOutputs { y, sum: None, means: None, inverse_deviations: None };
-            layer_norm(exec, [ROWS, COLS], inputs, Some(&scale), outputs)
+            layer_norm(exec, [ROWS, COLS].into(), inputs, Some(&scale), outputs)
         }),
         case("kernels/norm/layer rms_norm", MANY, move |exec, y: &mut [f32]| {
             let (x, scale) = (x(), floats(COLS));
             let inputs = RowInputs { x: &x, residual: None, scale: &scale, epsilon: 1e-5 };
-            rms_norm(exec, [ROWS, COLS], inputs, y, None)
+            rms_norm(exec, [ROWS, COLS].into(), inputs, y, None)
         }),
         case("kernels/norm/local local_response_norm", MANY, move |exec, y: &mut [f32]| {
             let response = norm::LocalResponse { size: 3, alpha: 0.1, beta: 0.75, bias: 1.0 };
-            norm::local_response_norm(exec, [5, COLS, 50], response, &x(), y)
+            norm::local_response_norm(exec, [5, COLS, 50].into(), response, &x(), y)
         }),
         case("kernels/norm/lp lp_norm", MANY, move |exec, y: &mut [f32]| {
-            lp_norm(exec, Norm::L2, [ROWS, COLS, 1], &x(), y)
+            lp_norm(exec, Norm::L2, [ROWS, COLS, 1].into(), &x(), y)
         }),
         case("kernels/norm/rows normalize_rows", MANY, move |exec, y: &mut [f32]| {
             let (statistics, affine) = (Statistics::MeanVariance, Affine::None);
-            let how = ByRow { statistics, len: COLS, epsilon: 1e-5, affine };
+            let how = RowNormalization { statistics, len: COLS, epsilon: 1e-5, affine };
             normalize_rows(exec, how, &x(), y, None, None)
         }),
     ]
@@ -214,7 +222,7 @@ fn operands_are_refused_before_the_end() {
     let pool = crate::Pool::new(1);
     let exec = Exec::new(&pool, crate::Isa::detect());
     let found = crate::Pool::until(&|| true, || {
-        gather(exec.pool, [1, 2, 1], &[1.0, 2.0], Indices::Long(&[2]), &mut [0.0])
+        gather(exec.pool, [1, 2, 1].into(), &[1.0, 2.0], Indices::Long(&[2]), &mut [0.0])
     });
     assert!(matches!(found, Err(Failure::Operand(_))));
 }

@@ -15,12 +15,16 @@ use crate::quantized::{
 
 use super::{Case, MANY, case, floats};
 
+/// Returns the floats that most cases read.
+fn x() -> Vec<f32> {
+    floats(MANY)
+}
+
 pub(super) fn cases() -> Vec<Case> {
     [operation_cases(), quantization_cases()].into_iter().flatten().collect()
 }
 
 fn operation_cases() -> Vec<Case> {
-    let x = || floats(MANY);
     let bytes = || -> Vec<u8> { (0..MANY).map(|at| (at % 3) as u8).collect() };
     vec![
         case("elementwise/binary binary", MANY, move |exec, y: &mut [f32]| {
@@ -102,7 +106,6 @@ fn operation_cases() -> Vec<Case> {
 fn quantization_cases() -> Vec<Case> {
     const SCALING: Scaling<'static> =
         Scaling { spread: Spread::One, scales: &[0.01], zeros: &[3.0] };
-    let x = || floats(MANY);
     fn codes(bytes: &[u8]) -> Codes<'_> {
         Codes { bytes, bits: 4, signed: false }
     }

@@ -1,9 +1,13 @@
 //! Kernels of images: windows, regions, grids and pixels.
 
-use crate::boxes::{Suppression, suppress};
+use crate::boxes::{BoxDims, Suppression, suppress};
 use crate::columns::{BlockAxis, add_columns, any_of_columns};
+use crate::copy::PickDims;
 use crate::deform::{Deform, deformed_patches};
-use crate::grid::{Between, Outside, Reading, coordinates, nearest, read_between, read_elements};
+use crate::grid::{
+    ElementDims, ImageBatch, Interpolation, OutsideValue, Sampling, coordinates, nearest,
+    read_between, read_elements,
+};
 use crate::norm::LocalResponse;
 use crate::pixels::{self, GroupNorm, Pixels, PixelsMut, Total};
 use crate::pooling::{
@@ -11,8 +15,8 @@ use crate::pooling::{
     max_pool_with_indices,
 };
 use crate::resize::{Taps, along_axis, from_reals, to_reals};
-use crate::roi::{CellValue, RoiAlign, max_roi_pool, roi_align};
-use crate::rotary::{Angles, Rotary, rotary};
+use crate::roi::{CellValue, ImageRegions, RoiAlign, max_roi_pool, roi_align};
+use crate::rotary::{Angles, Rotary, RotaryDims, rotary};
 use crate::softmax::Softmax;
 use crate::{Ended, Exec};
 
@@ -98,7 +102,8 @@ fn region_cases() -> Vec<Case> {
                 (0..1000).flat_map(|at| [at, at, at + 1, at + 1]).map(|at| at as f32).collect();
             y.fill(-1);
             let how = Suppression { overlap: 0.5, score: None };
-            suppress(exec, how, [1, 2, 1000], &boxes, &floats(2000), y, &mut [0; 2])
+            let dims = BoxDims { batch: 1, classes: 2, boxes: 1000 };
+            suppress(exec, how, dims, &boxes, &floats(2000), y, &mut [0; 2])
         }),
         case("kernels/roi roi_align", 40 * 8 * 49, |exec, y: &mut [f32]| {
             let how = RoiAlign {
@@ -109,24 +114,35 @@ fn region_cases() -> Vec<Case> {
                 half_pixel: true,
             };
             let regions: Vec<f32> = (0..40).flat_map(|at| [1.0, 2.0, at as f32, 20.0]).collect();
-            roi_align(exec, &how, [1, 8, SIZE, SIZE], &floats(8 * PLANE), (&regions, &[0; 40]), y)
+            roi_align(
+                exec,
+                &how,
+                [1, 8, SIZE, SIZE].into(),
+                &floats(8 * PLANE),
+                ImageRegions { corners: &regions, images: &[0; 40] },
+                y,
+            )
         }),
         case("kernels/roi max_roi_pool", 40 * 8 * 49, |exec, y: &mut [f32]| {
             let regions: Vec<[i64; 5]> = (0..40).map(|at| [0, 1, 2, at % 28, 20]).collect();
-            max_roi_pool(exec, [7, 7], [1, 8, SIZE, SIZE], &floats(8 * PLANE), &regions, y)
+            max_roi_pool(exec, [7, 7], [1, 8, SIZE, SIZE].into(), &floats(8 * PLANE), &regions, y)
         }),
         case("kernels/rotary rotary", 4 * 8 * 64 * 32, |exec, y: &mut [f32]| {
             let (cos, sin) = (floats(64 * 16), floats(64 * 16));
             let which = Rotary { interleaved: false, pairs: 16, columns: 16 };
             let angles = Angles { cos: &cos, sin: &sin, positions: None };
-            rotary(exec, which, [1, 8, 64, 4 * 32], &floats(4 * 8 * 64 * 32), angles, y)
+            let dims = RotaryDims { outer: 1, heads: 8, inner: 64, features: 4 * 32 };
+            rotary(exec, which, dims, &floats(4 * 8 * 64 * 32), angles, y)
         }),
     ]
 }
 
 fn grid_cases() -> Vec<Case> {
-    const READING: Reading =
-        Reading { between: Between::Linear, outside: Outside::Zero, align_corners: false };
+    const READING: Sampling = Sampling {
+        between: Interpolation::Linear,
+        outside: OutsideValue::Zero,
+        align_corners: false,
+    };
     const SIZES: &[usize] = &[SIZE; 2];
     fn places(exec: &Exec<'_>) -> Result<Vec<f64>, Ended> {
         let mut places = vec![f64::NAN; 2 * 4000];
@@ -142,17 +158,19 @@ fn grid_cases() -> Vec<Case> {
         }),
         case("kernels/grid read_elements", 8 * 4000, |exec, y: &mut [f32]| {
             let elements: Vec<usize> = (0..4000).map(|at| at * 7919 % PLANE).collect();
-            read_elements(exec.pool, [1, 8, PLANE, 4000], &elements, &floats(8 * PLANE), y)
+            let dims = ElementDims { images: 1, channels: 8, image: PLANE, places: 4000 };
+            read_elements(exec.pool, dims, &elements, &floats(8 * PLANE), y)
         }),
         case("kernels/grid read_between", 8 * 4000, |exec, y: &mut [f32]| {
-            read_between(exec, READING, (1, 8, SIZES), &floats(8 * PLANE), &places(exec)?, y)
+            let images = ImageBatch { images: 1, channels: 8, sizes: SIZES };
+            read_between(exec, READING, images, &floats(8 * PLANE), &places(exec)?, y)
         }),
         case("kernels/resize along_axis", 2 * MANY, |exec, y: &mut [f32]| {
             let first: Vec<usize> = (0..200).map(|at| at / 2).collect();
             let (count, weights) = (vec![1; 200], vec![0.5; 200]);
             let taps =
                 Taps { first: &first, count: &count, weights: &weights, stride: 1, outside: 0.0 };
-            along_axis(exec, [MANY / 100, 100, 1], &taps, &floats(MANY), y)
+            along_axis(exec, [MANY / 100, 100, 1].into(), &taps, &floats(MANY), y)
         }),
         case("kernels/resize to_reals", MANY, |exec, y: &mut [f32]| {
             to_reals(exec, &floats(MANY), y)
@@ -194,7 +212,7 @@ fn pixel_cases() -> Vec<Case> {
         by_pixel("kernels/pixels/pick pick", PIXELS, |exec, x, y| {
             let tables: Vec<usize> = [IMAGES, SIZE, SIZE].into_iter().flat_map(|n| 0..n).collect();
             let dims = &[IMAGES, SIZE, SIZE][..];
-            pixels::pick(exec, (dims, dims), &tables, x, y)
+            pixels::pick(exec, PickDims { input: dims, output: dims }, &tables, x, y)
         }),
         by_pixel("kernels/pixels/pool max_pool", PIXELS, |exec, x, y| {
             pixels::max_pool(exec, IMAGES, &WINDOW, x, y)

@@ -2,21 +2,33 @@
 
 use sardonyx_elementwise::Unary;
 
-use crate::attention::{Attention, Heads, Sizes, attention, attention_doubles};
+use crate::attention::{Attention, Heads, HeadsMut, Sizes, attention, attention_doubles};
 use crate::gemm::{MatRef, Rhs};
 use crate::ml::{
-    self, KernelFunction, Pairs, PostTransform, RowNorm, Sigmoids, Sums, couple, decide,
-    similarities, weigh,
+    self, FeatureScale, KernelFunction, Pairs, PostTransform, RowNorm, Sigmoids, Sums,
+    SupportVectors, couple, decide, similarities, weigh,
 };
 use crate::optimizer::{Optimizer, Step, Weights, step};
-use crate::random::{Generator, Mt19937, Philox, bernoulli, dropout, multinomial, normal, uniform};
+use crate::random::{
+    Generator, Mt19937, Philox, SampleDims, bernoulli, dropout, multinomial, normal, uniform,
+};
 use crate::recurrent::{self, Cell, Gate, Input, Layer, Pass, Sequences, recur};
-use crate::trees::{Aggregate, Ensemble, Finish, Next, Outputs, Rows, Scores, Split, Test, Trees};
+use crate::trees::{
+    Aggregate, Ensemble, Finish, Next, Outputs, Rows, Scores, Split, Test, TreeMemory, Trees,
+};
 
 use super::{Case, MANY, case, floats};
 
+/// Returns the floats that most cases read.
+fn x() -> Vec<f32> {
+    floats(MANY)
+}
+
 pub(super) fn cases() -> Vec<Case> {
-    [layer_cases(), feature_cases(), machine_cases(), training_cases(), random_cases()].into_iter().flatten().collect()
+    [layer_cases(), feature_cases(), machine_cases(), training_cases(), random_cases()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Strides of four heads of 64 rows of 32 features.
@@ -50,11 +62,11 @@ fn layer_cases() -> Vec<Case> {
     vec![
         case("kernels/attention attention", 4 * 64 * 32, |exec, y: &mut [f32]| {
             let x = floats(4 * 64 * 32);
-            attention(exec, &self_attention(&x), y, HEADS)
+            attention(exec, &self_attention(&x), HeadsMut { data: y, strides: HEADS })
         }),
         case("kernels/attention/doubles attention_doubles", 4 * 64 * 32, |exec, y: &mut [f64]| {
             let x: Vec<f64> = floats(4 * 64 * 32).into_iter().map(f64::from).collect();
-            attention_doubles(exec, &self_attention(&x), y, HEADS)
+            attention_doubles(exec, &self_attention(&x), HeadsMut { data: y, strides: HEADS })
         }),
         case("kernels/recurrent recur", 5 * 8 * 64, |exec, y: &mut [f32]| {
             let (weights, inputs) = (floats(64 * 64), floats(5 * 8 * 64));
@@ -78,10 +90,10 @@ fn layer_cases() -> Vec<Case> {
 }
 
 fn feature_cases() -> Vec<Case> {
-    let x = || floats(MANY);
     vec![
         case("kernels/ml scale", MANY, move |exec, y: &mut [f32]| {
-            ml::scale(exec, 100, [&floats(100), &floats(100)], &x(), y)
+            let (offsets, factors) = (floats(100), floats(100));
+            ml::scale(exec, 100, FeatureScale { offsets: &offsets, factors: &factors }, &x(), y)
         }),
         case("kernels/ml normalize", MANY, move |exec, y: &mut [f32]| {
             ml::normalize(exec, RowNorm::L2, 100, &x(), y)
@@ -107,7 +119,8 @@ fn feature_cases() -> Vec<Case> {
             ml::look_up(exec.pool, &floats(100), &places, y)
         }),
         case("kernels/ml place_columns", MANY, move |exec, y: &mut [f32]| {
-            ml::place_columns(exec, 100, [100, 0, 100], &x(), y)
+            let range = ml::ColumnRange { width: 100, start: 0, count: 100 };
+            ml::place_columns(exec, 100, range, &x(), y)
         }),
         case("kernels/ml post_transform", MANY, move |exec, y: &mut [f32]| {
             y.copy_from_slice(&x());
@@ -129,7 +142,14 @@ fn machine_cases() -> Vec<Case> {
         case("kernels/ml/svm similarities", 400 * 60, move |exec, y: &mut [f32]| {
             let sizes = Sums { rows: 400, features: 20, sums: 60, pitch: 60 };
             let (vectors, zeros) = (floats(60 * 20), [0.0; 60]);
-            similarities(exec, kernel, sizes, &floats(400 * 20), [&vectors, &zeros], y)
+            similarities(
+                exec,
+                kernel,
+                sizes,
+                &floats(400 * 20),
+                SupportVectors { vectors: &vectors, zeros: &zeros },
+                y,
+            )
         })
     };
     vec![
@@ -183,8 +203,8 @@ fn machine_cases() -> Vec<Case> {
             let (mut keys, mut sums) = (vec![u64::MAX; keys], vec![f64::NAN; sums]);
             let out = Outputs { scores: Scores::Single(y), best: None };
             let x = floats(5000 * 4);
-            let scratch = (&mut keys[..], &mut sums[..]);
-            trees.predict(exec, [5000, 4], Rows::Single(&x), &finish, out, scratch)
+            let scratch = TreeMemory { keys: &mut keys, sums: &mut sums };
+            trees.predict(exec, [5000, 4].into(), Rows::Single(&x), &finish, out, scratch)
         }),
     ]
 }
@@ -224,7 +244,8 @@ fn random_cases() -> Vec<Case> {
             dropout(exec, mt(), 0.25, 1.5, &floats(MANY), y, None::<&mut [u8]>)
         }),
         case("kernels/random multinomial", MANY, move |exec, y: &mut [i32]| {
-            multinomial(exec, philox(), &floats(500 * 10), [500, 10, 100], y)
+            let dims = SampleDims { rows: 500, classes: 10, samples: 100 };
+            multinomial(exec, philox(), &floats(500 * 10), dims, y)
         }),
     ]
 }

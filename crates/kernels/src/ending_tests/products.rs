@@ -23,8 +23,16 @@ use super::{Case, case, floats};
 /// Rows and columns of matrices that several threads multiply.
 const SIDE: usize = 192;
 
+/// Returns the floats that most cases read.
+fn x() -> Vec<f32> {
+    floats(SIDE * SIDE)
+}
+
 pub(super) fn cases() -> Vec<Case> {
-    [product_cases(), packing_cases(), convolution_cases(), byte_convolution_cases()].into_iter().flatten().collect()
+    [product_cases(), packing_cases(), convolution_cases(), byte_convolution_cases()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn square(data: &[f32]) -> MatRef<'_> {
@@ -63,7 +71,6 @@ fn multiply_few_bits(exec: &Exec<'_>, rows: usize, y: &mut [f32]) -> Result<(), 
 }
 
 fn product_cases() -> Vec<Case> {
-    let x = || floats(SIDE * SIDE);
     let byte_product = |exec: &Exec<'_>, packed: bool, y: &mut [i32]| {
         let (a, b) = (bytes(SIDE * SIDE), bytes(SIDE * SIDE));
         let matrix = |bits| ByteMatrix { bits: MatRef::row_major(bits, SIDE, SIDE), signed: false };

@@ -20,6 +20,15 @@ pub enum KernelFunction {
     Sigmoid { gamma: f32, coef0: f32 },
 }
 
+/// Support vectors that examples are compared with.
+#[derive(Clone, Copy, Debug)]
+pub struct SupportVectors<'a, T> {
+    /// Rows of features.
+    pub vectors: &'a [T],
+    /// A zero for each vector: bias of the product of examples and vectors.
+    pub zeros: &'a [T],
+}
+
 /// Returns the number of pairs of classes: one decision each.
 pub fn pair_count(classes: usize) -> usize {
     classes * classes.saturating_sub(1) / 2
@@ -41,7 +50,7 @@ pub fn similarities<T: Score>(
     kernel: KernelFunction,
     sizes: Sums,
     x: &[T],
-    [vectors, zeros]: [&[T]; 2],
+    SupportVectors { vectors, zeros }: SupportVectors<'_, T>,
     y: &mut [T],
 ) -> Result<(), Ended> {
     let (features, count) = (sizes.features, sizes.sums);
@@ -61,7 +70,7 @@ pub fn similarities<T: Score>(
     }
     T::sums(exec, sizes, x, vectors, zeros, y)?;
     if kernel != KernelFunction::Linear {
-        rows(exec.pool, y, count, 16 * count, |_, y| T::run(level, OfProducts { kernel, y }))?;
+        rows(exec.pool, y, count, 16 * count, |_, y| T::run(level, ProductKernels { kernel, y }))?;
     }
     Ok(())
 }
@@ -112,26 +121,26 @@ fn squared_distance<T: Math, const FMA: bool>(a: &[T], b: &[T]) -> T {
 }
 
 /// Loop of kernels that are functions of the scalar product.
-struct OfProducts<'a, T> {
+struct ProductKernels<'a, T> {
     kernel: KernelFunction,
     y: &'a mut [T],
 }
 
-impl<T: Math> Loop for OfProducts<'_, T> {
+impl<T: Math> Loop for ProductKernels<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let real = |x: f32| T::from_f64(f64::from(x));
+        let to_number = |x: f32| T::from_f64(f64::from(x));
         match self.kernel {
             KernelFunction::Linear | KernelFunction::Rbf { .. } => {}
             KernelFunction::Poly { gamma, coef0, degree } => {
-                let (gamma, coef0) = (real(gamma), real(coef0));
+                let (gamma, coef0) = (to_number(gamma), to_number(coef0));
                 for y in self.y {
                     *y = power(y.mul(gamma).add(coef0), degree);
                 }
             }
             KernelFunction::Sigmoid { gamma, coef0 } => {
-                let (gamma, coef0) = (real(gamma), real(coef0));
+                let (gamma, coef0) = (to_number(gamma), to_number(coef0));
                 for y in self.y {
                     *y = y.mul(gamma).add(coef0).tanh::<FMA>();
                 }
@@ -246,15 +255,15 @@ fn decide_row<T: Math>(pairs: &Pairs<'_, T>, similarities: &[T], decisions: &mut
 
 /// Finds the first class with the most votes.
 fn most_voted<T: Math>(classes: usize, decisions: &[T]) -> usize {
-    let votes = |class: usize| {
+    let count_votes = |class: usize| {
         let lost = (0..class).filter(|i| decisions[pair(classes, *i, class)] > T::ZERO).count();
         let above = class + 1..classes;
         let won = above.filter(|j| decisions[pair(classes, class, *j)] > T::ZERO).count();
         class - lost + won
     };
-    let mut most = (0, votes(0));
+    let mut most = (0, count_votes(0));
     for class in 1..classes {
-        let votes = votes(class);
+        let votes = count_votes(class);
         if votes > most.1 {
             most = (class, votes);
         }
@@ -318,22 +327,23 @@ const LEAST: f64 = 1e-7;
 /// class `i`, `Q_tt` is the sum of `r_st^2` over `s`, and `Q_tj` is `-r_jt r_tj`. Recomputes `Q_tj` at each use, which
 /// saves a matrix.
 fn iterate_coupling<'a>(classes: usize, pairs: &[f64], work: &'a mut [f64]) -> &'a [f64] {
-    let r = |i: usize, j: usize| {
+    let probability = |i: usize, j: usize| {
         if i < j { pairs[pair(classes, i, j)] } else { 1.0 - pairs[pair(classes, j, i)] }
     };
     let (diagonal, work) = work.split_at_mut(classes);
     let (p, products) = work.split_at_mut(classes);
     p.fill(1.0 / classes as f64);
     for (t, diagonal) in diagonal.iter_mut().enumerate() {
-        *diagonal = (0..classes).filter(|s| *s != t).map(|s| r(s, t) * r(s, t)).sum();
+        *diagonal =
+            (0..classes).filter(|s| *s != t).map(|s| probability(s, t) * probability(s, t)).sum();
     }
-    let q = |t: usize, j: usize, diagonal: &[f64]| {
-        if t == j { diagonal[t] } else { -r(j, t) * r(t, j) }
+    let coefficient = |t: usize, j: usize, diagonal: &[f64]| {
+        if t == j { diagonal[t] } else { -probability(j, t) * probability(t, j) }
     };
     let enough = 0.005 / classes as f64;
     for _ in 0..classes.max(100) {
         for (t, product) in products.iter_mut().enumerate() {
-            *product = (0..classes).map(|j| q(t, j, diagonal) * p[j]).sum();
+            *product = (0..classes).map(|j| coefficient(t, j, diagonal) * p[j]).sum();
         }
         let mut whole: f64 = p.iter().zip(&*products).map(|(p, product)| p * product).sum();
         if products.iter().all(|product| (product - whole).abs() < enough) {
@@ -345,7 +355,7 @@ fn iterate_coupling<'a>(classes: usize, pairs: &[f64], work: &'a mut [f64]) -> &
             p[t] += step;
             whole = (whole + step * (step * diagonal[t] + 2.0 * products[t])) / (norm * norm);
             for j in 0..classes {
-                products[j] = (products[j] + step * q(t, j, diagonal)) / norm;
+                products[j] = (products[j] + step * coefficient(t, j, diagonal)) / norm;
                 p[j] /= norm;
             }
         }

@@ -28,7 +28,8 @@ fn features_are_computed_one_by_one() {
             let reals = numbers(rows * width);
             let (x, offsets) = (to_f32s(&reals), to_f32s(&numbers(width)));
             let mut y = vec![9.0; x.len()];
-            scale(exec, width, [&offsets, &[3.0]], &x, &mut y).unwrap();
+            scale(exec, width, FeatureScale { offsets: &offsets, factors: &[3.0] }, &x, &mut y)
+                .unwrap();
             for (at, y) in y.iter().enumerate() {
                 assert_eq!(*y, (x[at] - offsets[at % width]) * 3.0);
             }
@@ -52,7 +53,8 @@ fn features_are_computed_one_by_one() {
                 }
             }
             let mut wide = vec![9.0; rows * (width + 3)];
-            place_columns(exec, width, [width + 3, 1, width + 1], &x, &mut wide).unwrap();
+            let range = ColumnRange { width: width + 3, start: 1, count: width + 1 };
+            place_columns(exec, width, range, &x, &mut wide).unwrap();
             for (at, y) in wide.iter().enumerate() {
                 let (row, column) = (at / (width + 3), at % (width + 3));
                 let expected = match column {
@@ -102,7 +104,7 @@ fn softmax_of_short_rows_is_that_of_rows() {
             scores[2 * width..3 * width].fill(f32::NEG_INFINITY);
             scores[4 * width] = f32::INFINITY;
             let mut expected = vec![0f32; scores.len()];
-            softmax(exec, Softmax::Softmax, [70, width, 1], &scores, &mut expected).unwrap();
+            softmax(exec, Softmax::Softmax, [70, width, 1].into(), &scores, &mut expected).unwrap();
             post_transform(exec, PostTransform::Softmax, width, &mut scores).unwrap();
             // Compared as text, as NaN does not equal itself.
             assert_eq!(format!("{scores:?}"), format!("{expected:?}"), "{width}");
@@ -110,26 +112,30 @@ fn softmax_of_short_rows_is_that_of_rows() {
     });
 }
 
+/// Transforms the scores of a row by the definition.
+fn transform_row(how: PostTransform, row: &[f64]) -> Vec<f64> {
+    match how {
+        PostTransform::None => row.to_vec(),
+        PostTransform::Softmax => softmax_of(row, false),
+        PostTransform::SoftmaxZero => softmax_of(row, true),
+        PostTransform::Logistic => row.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
+        PostTransform::Probit => row.iter().map(|x| probit(*x)).collect(),
+    }
+}
+
+/// Computes the softmax of a row; where `keeps_zero`, scores near 0 stay near 0.
+fn softmax_of(row: &[f64], keeps_zero: bool) -> Vec<f64> {
+    let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let exps: Vec<f64> = row
+        .iter()
+        .map(|x| if keeps_zero && x.abs() <= 1e-7 { x * (-most).exp() } else { (x - most).exp() })
+        .collect();
+    let sum: f64 = exps.iter().sum();
+    exps.iter().map(|exp| if sum == 0.0 { 0.5 } else { exp / sum }).collect()
+}
+
 #[test]
 fn scores_are_transformed() {
-    let naive = |how: PostTransform, row: &[f64]| -> Vec<f64> {
-        let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let exps = |zero: bool| -> Vec<f64> {
-            let exp = |x: &f64| {
-                if zero && x.abs() <= 1e-7 { x * (-most).exp() } else { (x - most).exp() }
-            };
-            let exps: Vec<f64> = row.iter().map(exp).collect();
-            let sum: f64 = exps.iter().sum();
-            exps.iter().map(|exp| if sum == 0.0 { 0.5 } else { exp / sum }).collect()
-        };
-        match how {
-            PostTransform::None => row.to_vec(),
-            PostTransform::Softmax => exps(false),
-            PostTransform::SoftmaxZero => exps(true),
-            PostTransform::Logistic => row.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
-            PostTransform::Probit => row.iter().map(|x| probit(*x)).collect(),
-        }
-    };
     let all = [
         PostTransform::None,
         PostTransform::Softmax,
@@ -143,7 +149,7 @@ fn scores_are_transformed() {
                 let scores: Vec<f64> =
                     numbers(rows * width).iter().map(|x| x * 0.15 + 0.5).collect();
                 let expected: Vec<f64> =
-                    scores.chunks(width).flat_map(|row| naive(how, row)).collect();
+                    scores.chunks(width).flat_map(|row| transform_row(how, row)).collect();
                 let (mut double, mut single) = (scores.clone(), to_f32s(&scores));
                 post_transform(exec, how, width, &mut double).unwrap();
                 post_transform(exec, how, width, &mut single).unwrap();
@@ -212,7 +218,15 @@ fn kernels_of_vectors() {
                 let zeros = vec![0.0; count];
                 let mut y = vec![9.0; rows * count];
                 let sizes = Sums { rows, features, sums: count, pitch: count };
-                similarities(exec, kernel, sizes, &x, [&v, &zeros], &mut y).unwrap();
+                similarities(
+                    exec,
+                    kernel,
+                    sizes,
+                    &x,
+                    SupportVectors { vectors: &v, zeros: &zeros },
+                    &mut y,
+                )
+                .unwrap();
                 for (at, y) in y.iter().enumerate() {
                     let x = &x[at / count * features..][..features];
                     let v = &v[at % count * features..][..features];

@@ -3,6 +3,7 @@
 //! A row fits the first-level cache, so memory is read once for all passes over a row, and the first pass adds the
 //! residual. Means and variances are two passes, since the difference of two large sums loses all digits.
 
+use crate::RowDims;
 use crate::reduce::{Sum, run};
 use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::chunks::{Shared, ranges};
@@ -42,7 +43,7 @@ pub struct RowOutputs<'a, T> {
 /// If lengths do not fit.
 pub fn layer_norm<T: RowNorm>(
     exec: &Exec<'_>,
-    dims: [usize; 2],
+    dims: RowDims,
     inputs: RowInputs<'_, T>,
     bias: Option<&[T]>,
     outputs: RowOutputs<'_, T>,
@@ -57,7 +58,7 @@ pub fn layer_norm<T: RowNorm>(
 /// If lengths do not fit.
 pub fn rms_norm<T: RowNorm>(
     exec: &Exec<'_>,
-    dims: [usize; 2],
+    dims: RowDims,
     inputs: RowInputs<'_, T>,
     y: &mut [T],
     sum: Option<&mut [T]>,
@@ -88,7 +89,7 @@ impl<'a, T> Inputs<'a, T> {
 /// Checks all lengths and normalizes rows, divided between threads.
 fn normalize<T: RowNorm>(
     exec: &Exec<'_>,
-    [count, width]: [usize; 2],
+    RowDims { count, width }: RowDims,
     inputs: Inputs<'_, T>,
     outputs: RowOutputs<'_, T>,
 ) -> Result<(), Ended> {
@@ -166,14 +167,14 @@ impl RowNorm for f32 {
     fn normalize(_: Level, isa: Isa, mut rows: Rows<'_, f32>) {
         let Inputs { center, x, residual, scale, bias, epsilon } = rows.inputs;
         let (first, width, len) = (rows.first, rows.width, rows.y.len());
-        let own = |list: &[f32]| list[first * width..][..len].as_ptr();
+        let start_of_rows = |list: &[f32]| list[first * width..][..len].as_ptr();
         let pitched = PitchedRows {
             parameters: Parameters { center, scale, bias, epsilon },
             count: len / width,
             first,
             width,
-            x: own(x),
-            residual: residual.map(own),
+            x: start_of_rows(x),
+            residual: residual.map(start_of_rows),
             x_pitch: width,
             y: rows.y.as_mut_ptr(),
             sum: rows.sum.as_mut().map(|sum| sum[..len].as_mut_ptr()),

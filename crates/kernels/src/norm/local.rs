@@ -1,5 +1,6 @@
 //! Local response normalization: divides each element by a power of the sum of squares over neighbouring channels.
 
+use crate::AxisDims;
 use crate::wide::{Slices, by_slices};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::rows;
@@ -28,7 +29,7 @@ pub struct LocalResponse {
 /// If lengths do not fit the dims, or `size` is 0.
 pub fn local_response_norm<T: Number>(
     exec: &Exec<'_>,
-    [batch, channels, inner]: [usize; 3],
+    AxisDims { outer: batch, axis: channels, inner }: AxisDims,
     response: LocalResponse,
     x: &[T],
     y: &mut [T],

@@ -1,5 +1,6 @@
 //! Division by the norm along an axis.
 
+use crate::AxisDims;
 use crate::reduce::{Norm1, Squares, run};
 use crate::wide::{Slices, by_slices};
 use sardonyx_simd::Exec;
@@ -25,7 +26,7 @@ pub enum Norm {
 pub fn lp_norm<T: Number>(
     exec: &Exec<'_>,
     norm: Norm,
-    [outer, axis, inner]: [usize; 3],
+    AxisDims { outer, axis, inner }: AxisDims,
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
@@ -34,7 +35,7 @@ pub fn lp_norm<T: Number>(
     let len = axis * inner;
     let slices = Slices { count: outer, input: len, output: len, work: 2 * len };
     by_slices(exec, slices, Some(x), y, &|exec, slices, x, y| {
-        divide(exec, norm, [slices.len(), axis, inner], x, y)
+        divide(exec, norm, AxisDims { outer: slices.len(), axis, inner }, x, y)
     })
 }
 
@@ -42,7 +43,7 @@ pub fn lp_norm<T: Number>(
 fn divide<T: Arith>(
     exec: &Exec<'_>,
     norm: Norm,
-    [outer, axis, inner]: [usize; 3],
+    AxisDims { outer, axis, inner }: AxisDims,
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {

@@ -32,7 +32,7 @@ pub enum Affine<'a, R> {
 
 /// Parameters of [`normalize_rows`].
 #[derive(Clone, Copy, Debug)]
-pub struct ByRow<'a, R> {
+pub struct RowNormalization<'a, R> {
     pub statistics: Statistics,
     /// Number of elements in a row.
     pub len: usize,
@@ -49,13 +49,13 @@ pub struct ByRow<'a, R> {
 /// If lengths do not fit.
 pub fn normalize_rows<T: Number<Wide = R, Real = R>, R: Math>(
     exec: &Exec<'_>,
-    how: ByRow<'_, R>,
+    how: RowNormalization<'_, R>,
     x: &[T],
     y: &mut [T],
     means: Option<&mut [R]>,
     inverse_deviations: Option<&mut [R]>,
 ) -> Result<(), Ended> {
-    let ByRow { len, affine, .. } = how;
+    let RowNormalization { len, affine, .. } = how;
     assert_eq!(x.len(), y.len(), "one output per input");
     assert!(x.is_empty() || (len > 0 && x.len().is_multiple_of(len)), "whole rows");
     let count = if x.is_empty() { 0 } else { x.len() / len };
@@ -93,14 +93,14 @@ pub fn normalize_rows<T: Number<Wide = R, Real = R>, R: Math>(
 /// Normalizes the rows from row `first_row` on, in a type with arithmetic.
 fn normalize_some<R: Math>(
     exec: &Exec<'_>,
-    how: ByRow<'_, R>,
+    how: RowNormalization<'_, R>,
     first_row: usize,
     x: &[R],
     y: &mut [R],
     statistics_of_rows: &[Option<Shared<'_, R>>],
 ) -> Result<(), Ended> {
     let &Exec { pool, isa, .. } = exec;
-    let ByRow { statistics, len, epsilon, affine } = how;
+    let RowNormalization { statistics, len, epsilon, affine } = how;
     let level = Level::new(isa);
     let count = y.len() / len.max(1);
     let y = Shared::new(y);

@@ -1,4 +1,4 @@
-//! Normalisations against their definitions in f64.
+//! Compares normalizations with their definitions in f64.
 
 use half::{bf16, f16};
 use sardonyx_simd::{Exec, Isa, Pool};
@@ -75,7 +75,7 @@ fn check_local<T: Number>(tolerance: f64) {
                 let mut y = vec![T::ONE; x.len()];
                 local_response_norm(
                     &Exec::new(&Pool::new(2), isa),
-                    [batch, channels, inner],
+                    [batch, channels, inner].into(),
                     LocalResponse { size, alpha: 0.5, beta, bias: 1.5 },
                     &x,
                     &mut y,
@@ -102,7 +102,7 @@ fn a_local_response_to_more_channels_than_there_are() {
     for &isa in Isa::available() {
         let (x, mut y) = ([1.0f32, 2.0, 3.0], [0.0; 3]);
         let response = LocalResponse { size: i64::MAX as usize, alpha: 0.5, beta: 1.0, bias: 2.0 };
-        local_response_norm(&Exec::new(&Pool::new(1), isa), [1, 3, 1], response, &x, &mut y)
+        local_response_norm(&Exec::new(&Pool::new(1), isa), [1, 3, 1].into(), response, &x, &mut y)
             .unwrap();
         assert_eq!(y, [0.5, 1.0, 1.5]);
     }
@@ -138,7 +138,7 @@ fn check_rows<T: Number<Wide = R, Real = R>, R: Math>(tolerance: f64) {
                     let (mut means, mut inverses) = (vec![R::ONE; count], vec![R::ONE; count]);
                     normalize_rows(
                         &Exec::new(&Pool::new(2), isa),
-                        ByRow { statistics, len, epsilon: 1e-3, affine },
+                        RowNormalization { statistics, len, epsilon: 1e-3, affine },
                         &x,
                         &mut y,
                         Some(&mut means),
@@ -210,7 +210,7 @@ fn check_lp<T: Number>(eps: f64) {
             x.iter_mut().step_by(inner.max(1)).take(axis).for_each(|x| *x = T::ZERO);
             for norm in [Norm::L1, Norm::L2] {
                 let mut y = vec![T::ONE; x.len()];
-                lp_norm(&Exec::new(&Pool::new(2), isa), norm, dims, &x, &mut y).unwrap();
+                lp_norm(&Exec::new(&Pool::new(2), isa), norm, dims.into(), &x, &mut y).unwrap();
                 for (at, y) in y.iter().enumerate() {
                     let first = at / inner / axis * axis * inner + at % inner;
                     let others = (0..axis).map(|a| x[first + a * inner].to_f64());
@@ -242,7 +242,7 @@ fn a_large_offset_does_not_ruin_the_variance() {
     let mut y = vec![0.0; 512];
     normalize_rows(
         &Exec::new(&Pool::new(1), Isa::detect()),
-        ByRow {
+        RowNormalization {
             statistics: Statistics::MeanVariance,
             len: 512,
             epsilon: 0.0,
@@ -267,7 +267,7 @@ fn the_same_bits_for_any_number_of_threads() {
             let mut all = Vec::new();
             local_response_norm(
                 &Exec::new(&pool, isa),
-                [8, 64, 512],
+                [8, 64, 512].into(),
                 LocalResponse { size: 5, alpha: 1e-4, beta: 0.6, bias: 1.0 },
                 &x,
                 &mut y,
@@ -277,7 +277,7 @@ fn the_same_bits_for_any_number_of_threads() {
             let none = Affine::None;
             normalize_rows(
                 &Exec::new(&pool, isa),
-                ByRow {
+                RowNormalization {
                     statistics: Statistics::MeanVariance,
                     len: 512,
                     epsilon: 1e-5,

@@ -53,19 +53,19 @@ pub(super) fn scale_pixels(
     assert!(minus.is_none_or(|minus| minus.len() == scale.len()), "one center per channel");
     assert_eq!(shift.len(), channels, "one shift per channel");
     ranges(pool, y.count, channels, |pixels| {
-        let scaled = Scaled { x: &x, y, parameters, pixels, per_image };
+        let scaled = ScaledPixels { x: &x, y, parameters, pixels, per_image };
         // SAFETY: `check_isa` checked the instruction set; each pixel belongs to one thread.
         unsafe {
             match minus {
-                None => dispatch(isa, With::<false>(scaled)),
-                Some(_) => dispatch(isa, With::<true>(scaled)),
+                None => dispatch(isa, ScaleBody::<false>(scaled)),
+                Some(_) => dispatch(isa, ScaleBody::<true>(scaled)),
             }
         }
     })
 }
 
 /// Range of pixels of one thread, and their parameters.
-struct Scaled<'a> {
+struct ScaledPixels<'a> {
     x: &'a Pixels<'a>,
     y: &'a PixelsMut<'a>,
     parameters: Parameters<'a>,
@@ -74,14 +74,19 @@ struct Scaled<'a> {
 }
 
 /// Body over a range of pixels; `CENTERED` if there is a `minus`.
-struct With<'a, const CENTERED: bool>(Scaled<'a>);
+struct ScaleBody<'a, const CENTERED: bool>(ScaledPixels<'a>);
 
-impl<const CENTERED: bool> Body for With<'_, CENTERED> {
+impl<const CENTERED: bool> Body for ScaleBody<'_, CENTERED> {
     type Out = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let Scaled { x, y, parameters: Parameters { minus, scale, shift }, pixels, per_image } =
-            self.0;
+        let ScaledPixels {
+            x,
+            y,
+            parameters: Parameters { minus, scale, shift },
+            pixels,
+            per_image,
+        } = self.0;
         let channels = y.channels;
         let mut next = pixels.start;
         while next < pixels.end {
@@ -97,7 +102,11 @@ impl<const CENTERED: bool> Body for With<'_, CENTERED> {
                 unsafe {
                     over_channels!(S, channels, |c, mask| scale_vectors::<CENTERED>(
                         x.add(c),
-                        [minus.add(c), scale.add(c), shift.add(c)],
+                        ChannelPointers {
+                            minus: minus.add(c),
+                            scale: scale.add(c),
+                            shift: shift.add(c)
+                        },
                         y.add(c),
                         mask
                     ));
@@ -106,6 +115,14 @@ impl<const CENTERED: bool> Body for With<'_, CENTERED> {
             next = end;
         }
     }
+}
+
+/// Pointers to the parameters of a channel and those after it.
+#[derive(Clone, Copy)]
+struct ChannelPointers {
+    minus: *const f32,
+    scale: *const f32,
+    shift: *const f32,
 }
 
 /// Scales and shifts `N` vectors.
@@ -117,7 +134,7 @@ impl<const CENTERED: bool> Body for With<'_, CENTERED> {
 #[inline(always)]
 unsafe fn scale_vectors<S: Simd, const CENTERED: bool, const N: usize, const MASKED: bool>(
     x: *const f32,
-    [minus, scale, shift]: [*const f32; 3],
+    ChannelPointers { minus, scale, shift }: ChannelPointers,
     y: *mut f32,
     mask: S::M,
 ) {

@@ -30,7 +30,7 @@ pub fn local_response_norm(
     // A window may have more channels than the pixel.
     let seen = response.size.min(y.channels);
     ranges(pool, y.count, y.channels * (seen + 6), |pixels| {
-        let local = Local { response, x: &x, y: &y, pixels };
+        let local = LocalPixels { response, x: &x, y: &y, pixels };
         // SAFETY: `check_isa` checked the instruction set; each pixel belongs to one thread.
         unsafe {
             if response.beta == 0.75 {
@@ -47,7 +47,7 @@ pub fn local_response_norm(
 }
 
 /// Range of pixels of one thread.
-struct Local<'a> {
+struct LocalPixels<'a> {
     response: LocalResponse,
     x: &'a Pixels<'a>,
     y: &'a PixelsMut<'a>,
@@ -55,7 +55,7 @@ struct Local<'a> {
 }
 
 /// Body over a range of pixels, for one of the exponents below.
-struct Power<'a, const BETA: u8>(Local<'a>);
+struct Power<'a, const BETA: u8>(LocalPixels<'a>);
 
 /// Value: exponents with a loop of their own, and any other.
 const ANY: u8 = 0;
@@ -67,7 +67,7 @@ impl<const BETA: u8> Body for Power<'_, BETA> {
     type Out = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let Local { response, x, y, pixels } = self.0;
+        let LocalPixels { response, x, y, pixels } = self.0;
         let channels = y.channels;
         let factor = (f64::from(response.alpha) / response.size as f64) as f32;
         for i in pixels {

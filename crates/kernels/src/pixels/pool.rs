@@ -89,7 +89,7 @@ fn pool_images<F: VectorFold, const AVERAGE: bool>(
             with_scratch(columns, |columns| {
                 let rows = Rows::<AVERAGE> { pooling, x, y, rows, starts, columns };
                 // SAFETY: `check_isa` checked the instruction set; each row belongs to one thread.
-                unsafe { dispatch(isa, Folded(rows, PhantomData::<F>)) }
+                unsafe { dispatch(isa, PoolRows(rows, PhantomData::<F>)) }
             });
         });
     })
@@ -108,9 +108,9 @@ struct Rows<'a, const AVERAGE: bool> {
 }
 
 /// Body over a range of rows, with the fold `F`.
-struct Folded<'a, F, const AVERAGE: bool>(Rows<'a, AVERAGE>, PhantomData<F>);
+struct PoolRows<'a, F, const AVERAGE: bool>(Rows<'a, AVERAGE>, PhantomData<F>);
 
-impl<F: VectorFold, const AVERAGE: bool> Body for Folded<'_, F, AVERAGE> {
+impl<F: VectorFold, const AVERAGE: bool> Body for PoolRows<'_, F, AVERAGE> {
     type Out = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
@@ -131,8 +131,13 @@ impl<F: VectorFold, const AVERAGE: bool> Body for Folded<'_, F, AVERAGE> {
             let starts = &starts[..seen];
             if twice {
                 for column in 0..in_width {
-                    let from =
-                        From { x: x.pixel(column), pitch: x.pitch, starts, step: 0, taps: 1 };
+                    let from = WindowPixels {
+                        x: x.pixel(column),
+                        pitch: x.pitch,
+                        starts,
+                        step: 0,
+                        taps: 1,
+                    };
                     let to = columns.as_mut_ptr().wrapping_add(column * column_pitch);
                     // SAFETY: each column of each row is a pixel of the input, and the buffer has room for one pixel
                     // per column.
@@ -155,7 +160,8 @@ impl<F: VectorFold, const AVERAGE: bool> Body for Folded<'_, F, AVERAGE> {
                 } else {
                     (x.pixel(column), x.pitch, starts)
                 };
-                let from = From { x, pitch, starts, step: dilation * pitch, taps: inside.len() };
+                let from =
+                    WindowPixels { x, pitch, starts, step: dilation * pitch, taps: inside.len() };
                 let to = y.pixel(row * width + o);
                 // SAFETY: the taps inside are pixels of the input or of the buffer; the output has as many channels.
                 unsafe {
@@ -169,7 +175,7 @@ impl<F: VectorFold, const AVERAGE: bool> Body for Folded<'_, F, AVERAGE> {
 }
 
 /// Pixels of a window.
-struct From<'a> {
+struct WindowPixels<'a> {
     /// First tap of the window, in the first row of the input.
     x: *const f32,
     /// Distance from one pixel to the next, in floats.
@@ -193,7 +199,7 @@ const CHAIN: usize = 128;
 /// of the window and writable in `to`.
 #[inline(always)]
 unsafe fn fold<S: Simd, F: VectorFold, const AVERAGE: bool, const N: usize, const MASKED: bool>(
-    from: &From<'_>,
+    from: &WindowPixels<'_>,
     c: usize,
     divisor: f32,
     to: *mut f32,

@@ -111,7 +111,7 @@ pub(super) fn fold_images<F: VectorFold>(
                 let partial = &partial[image * parts..][..parts];
                 // SAFETY: each image belongs to one thread.
                 let totals = unsafe { totals.part(image * channels, channels) };
-                level.run(Together { fold, partial, totals });
+                level.run(SegmentTotals { fold, partial, totals });
             }
         })
     })
@@ -187,7 +187,7 @@ unsafe fn fold_plain<S: Simd, F: VectorFold, const N: usize, const MASKED: bool>
     // SAFETY: the caller promises the instruction set of `S` and valid lanes.
     unsafe {
         let zeros = [S::splat(0.0); N];
-        fold_band::<S, F, false, N, MASKED>((x, pitch), count, zeros, to, mask);
+        fold_band::<S, F, false, N, MASKED>(x, pitch, count, zeros, to, mask);
     }
 }
 
@@ -208,7 +208,7 @@ unsafe fn fold_centered<S: Simd, F: VectorFold, const N: usize, const MASKED: bo
     // SAFETY: the caller promises the instruction set of `S` and valid lanes.
     unsafe {
         let minus = load::<S, N, MASKED>(minus, mask);
-        fold_band::<S, F, true, N, MASKED>((x, pitch), count, minus, to, mask);
+        fold_band::<S, F, true, N, MASKED>(x, pitch, count, minus, to, mask);
     }
 }
 
@@ -225,7 +225,8 @@ unsafe fn fold_band<
     const N: usize,
     const MASKED: bool,
 >(
-    (x, pitch): (*const f32, usize),
+    x: *const f32,
+    pitch: usize,
     count: usize,
     minus: [S::V; N],
     to: *mut f32,
@@ -279,14 +280,14 @@ unsafe fn fold_pixel<
 }
 
 /// Loop that combines the segments of an image in f64.
-struct Together<'a, F> {
+struct SegmentTotals<'a, F> {
     fold: F,
     /// Results of the segments, one row each.
     partial: &'a [f32],
     totals: &'a mut [f64],
 }
 
-impl<F: VectorFold> Loop for Together<'_, F> {
+impl<F: VectorFold> Loop for SegmentTotals<'_, F> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{Pixels, PixelsMut};
+use crate::AxisDims;
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
@@ -23,7 +24,7 @@ pub fn from_rows(exec: &Exec<'_>, images: usize, x: &[f32], y: PixelsMut<'_>) ->
     let pixels = y.as_pixels().per_image(images);
     assert_eq!(x.len(), y.count * y.channels, "the input has other dims");
     let channels = y.channels;
-    transpose_bands(exec, [images, channels, pixels], |image, band| {
+    transpose_bands(exec, [images, channels, pixels].into(), |image, band| {
         let (first, columns) = (band.start, band.len());
         Block {
             from: x[image * channels * pixels..].as_ptr().wrapping_add(first),
@@ -46,7 +47,7 @@ pub fn to_rows(exec: &Exec<'_>, images: usize, x: Pixels<'_>, y: &mut [f32]) -> 
     assert_eq!(y.len(), x.count * x.channels, "the output has other dims");
     let channels = x.channels;
     let y = Shared::new(y);
-    transpose_bands(exec, [images, channels, pixels], |image, band| {
+    transpose_bands(exec, [images, channels, pixels].into(), |image, band| {
         let (first, rows) = (band.start, band.len());
         Block {
             from: x.pixel(image * pixels + first),
@@ -62,7 +63,7 @@ pub fn to_rows(exec: &Exec<'_>, images: usize, x: Pixels<'_>, y: &mut [f32]) -> 
 /// Transposes the block that `block` returns for each band of pixels of each image.
 fn transpose_bands(
     exec: &Exec<'_>,
-    [images, channels, pixels]: [usize; 3],
+    AxisDims { outer: images, axis: channels, inner: pixels }: AxisDims,
     block: impl Fn(usize, Range<usize>) -> Block + Sync,
 ) -> Result<(), Ended> {
     let &Exec { pool, isa, .. } = exec;

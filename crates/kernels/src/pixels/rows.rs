@@ -1,6 +1,7 @@
 //! Softmax and layer normalization along the channels of each pixel, by loops over rows with a pitch.
 
 use super::{Pixels, PixelsMut, check_alike};
+use crate::RowDims;
 use crate::norm::{Parameters, PitchedRows};
 use crate::softmax::{Softmax, each_row};
 use sardonyx_simd::Exec;
@@ -24,7 +25,7 @@ pub fn softmax(
     if y.channels == 0 {
         return Ok(());
     }
-    each_row(exec, op, [y.count, y.channels], |i| {
+    each_row(exec, op, RowDims { count: y.count, width: y.channels }, |i| {
         // SAFETY: `each_row` calls this once for each pixel.
         let y = unsafe { y.row(i) };
         if let Some(x) = &x {

@@ -1,10 +1,11 @@
 //! Compares kernels of pixels with the loops over rows, on each instruction set.
 
 use super::*;
+use crate::copy::PickDims;
 use crate::norm;
 use crate::norm::{
-    Affine, ByRow, LocalResponse, RowInputs, RowOutputs, Statistics, local_response_norm as local,
-    normalize_rows,
+    Affine, LocalResponse, RowInputs, RowNormalization, RowOutputs, Statistics,
+    local_response_norm as local, normalize_rows,
 };
 use crate::pooling::{self, Divisor, Window};
 use crate::softmax::Softmax;
@@ -239,7 +240,8 @@ fn neighbouring_channels() {
                 for beta in [0.5, 0.75, 1.0, 0.6] {
                     let response = LocalResponse { size, alpha: 0.01, beta, bias: 1.5 };
                     let mut wanted = vec![0.0; x.len()];
-                    local(&one(isa), [batch, channels, inner], response, &x, &mut wanted).unwrap();
+                    local(&one(isa), [batch, channels, inner].into(), response, &x, &mut wanted)
+                        .unwrap();
                     let found = run_on_pixels(isa, &x, dims, dims, |exec, x, y| {
                         local_response_norm(exec, response, x, y).unwrap();
                     });
@@ -266,7 +268,7 @@ fn groups() {
                 ] {
                     let x: Vec<f32> = x;
                     let mut wanted = vec![0.0; x.len()];
-                    let how = ByRow {
+                    let how = RowNormalization {
                         statistics: Statistics::MeanVariance,
                         len: channels / groups * pixels,
                         epsilon: 1e-5,
@@ -295,7 +297,7 @@ fn channels_of_each_pixel() {
             let adjacent = to_pixels(&x, dims, channels);
             let mut wanted = vec![0.0; x.len()];
             for op in [Softmax::Softmax, Softmax::LogSoftmax, Softmax::Hardmax] {
-                let dims_of_rows = [count, channels, 1];
+                let dims_of_rows = [count, channels, 1].into();
                 crate::softmax::softmax(&one(isa), op, dims_of_rows, &adjacent, &mut wanted)
                     .unwrap();
                 let wanted = to_rows_checked(&wanted, dims, channels);
@@ -313,7 +315,7 @@ fn channels_of_each_pixel() {
             for bias in [None, Some(&bias[..])] {
                 norm::layer_norm(
                     &one(isa),
-                    [count, channels],
+                    [count, channels].into(),
                     RowInputs { x: &adjacent, residual: None, scale: &scale, epsilon: 1e-5 },
                     bias,
                     RowOutputs { y: &mut wanted, sum: None, means: None, inverse_deviations: None },
@@ -379,16 +381,14 @@ fn pixels_of_images_of_another_size() {
         }
         let found =
             run_on_pixels(Isa::Portable, &x, [2, channels, 35], [3, channels, 20], |exec, x, y| {
-                pick(exec, (&spatial, &out), &tables, x, y).unwrap();
+                pick(exec, PickDims { input: &spatial, output: &out }, &tables, x, y).unwrap();
             });
         assert_eq!(bits(&found), bits(&expected), "{channels}");
     }
-    let none = |images| {
-        run_on_pixels(Isa::Portable, &[], [0, 3, 35], [images, 3, 20], |exec, x, y| {
-            pick(exec, (&[0, 5, 7], &[images, 4, 5]), &tables[3..], x, y).unwrap();
-        })
-    };
-    assert_eq!(none(0), []);
+    let none = run_on_pixels(Isa::Portable, &[], [0, 3, 35], [0, 3, 20], |exec, x, y| {
+        pick(exec, PickDims { input: &[0, 5, 7], output: &[0, 4, 5] }, &tables[3..], x, y).unwrap();
+    });
+    assert_eq!(none, []);
 }
 
 #[test]

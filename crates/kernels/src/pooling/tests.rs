@@ -1,4 +1,4 @@
-//! Pooling against loops over every output and every kernel position.
+//! Compares pooling with loops over each output and each kernel position.
 
 use half::{bf16, f16};
 use sardonyx_simd::{Exec, Isa, Pool};

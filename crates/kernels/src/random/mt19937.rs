@@ -85,18 +85,18 @@ impl State {
     /// Advances the state by [`N`] words.
     fn advance(&mut self) {
         let state = &mut self.state;
-        let mixed = |upper: u32, lower: u32, far: u32| {
+        let mix = |upper: u32, lower: u32, far: u32| {
             let word = upper & 0x8000_0000 | lower & 0x7fff_ffff;
             far ^ word >> 1 ^ (word & 1).wrapping_neg() & 0x9908_b0df
         };
         // Three loops, as the index of the word to mix in wraps around once.
         for i in 0..N - M {
-            state[i] = mixed(state[i], state[i + 1], state[i + M]);
+            state[i] = mix(state[i], state[i + 1], state[i + M]);
         }
         for i in N - M..N - 1 {
-            state[i] = mixed(state[i], state[i + 1], state[i + M - N]);
+            state[i] = mix(state[i], state[i + 1], state[i + M - N]);
         }
-        state[N - 1] = mixed(state[N - 1], state[0], state[M - 1]);
+        state[N - 1] = mix(state[N - 1], state[0], state[M - 1]);
         self.next = 0;
     }
 }

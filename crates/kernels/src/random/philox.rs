@@ -144,25 +144,25 @@ mod tests {
     fn a_number_depends_on_its_place_alone() {
         let stream = Philox::new(7, [1, 2, 3, 4]);
         for bits in [8, 24, 31, 32, 53] {
-            let drawn = |stream: &Philox, isa, first, len| {
+            let draw = |stream: &Philox, isa, first, len| {
                 let mut numbers = vec![0.0; len];
                 stream.uniform(Level::new(isa), first, bits, &mut numbers);
                 numbers
             };
-            let all = drawn(&stream, Isa::Portable, 0, 4 * GROUP + 7);
+            let all = draw(&stream, Isa::Portable, 0, 4 * GROUP + 7);
             let unit = (0.5f64).powi(bits as i32);
             assert!(all.iter().all(|x| (0.0..1.0).contains(x) && (x / unit).fract() == 0.0));
             for first in [0, GROUP, 3 * GROUP] {
                 for &isa in Isa::available() {
                     for end in [first, first + 1, first + GROUP + 5, all.len()] {
                         let end = end.min(all.len());
-                        assert_eq!(drawn(&stream, isa, first, end - first), all[first..end]);
+                        assert_eq!(draw(&stream, isa, first, end - first), all[first..end]);
                     }
                 }
             }
-            let other = drawn(&Philox::new(7, [1, 2, 3, 5]), Isa::Portable, 0, 100);
+            let other = draw(&Philox::new(7, [1, 2, 3, 5]), Isa::Portable, 0, 100);
             assert_ne!(all[..100], other);
-            let other = drawn(&Philox::new(8, [1, 2, 3, 4]), Isa::Portable, 0, 100);
+            let other = draw(&Philox::new(8, [1, 2, 3, 4]), Isa::Portable, 0, 100);
             assert_ne!(all[..100], other);
         }
     }

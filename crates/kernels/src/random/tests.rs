@@ -1,4 +1,4 @@
-//! Against numbers of numpy 2.4, and by what numbers of a distribution have in common.
+//! Compares random numbers with those of numpy 2.4, and checks moments of their distributions.
 
 use half::{bf16, f16};
 
@@ -251,7 +251,7 @@ fn classes() {
         [[1, 2, 1, 2, 2, 2, 2, 2i32], [1, 0, 0, 2, 1, 0, 3, 1], [1, 1, 1, 1, 1, 1, 1, 1]];
     let draw = |generator: &Generator, samples: usize| {
         draw_numbers::<i32>(generator, 3 * samples, |exec, generator, y| {
-            let sizes = [3, 4, samples];
+            let sizes = SampleDims { rows: 3, classes: 4, samples };
             multinomial(exec, generator, &logits, sizes, y).expect("weights");
         })
     };
@@ -269,13 +269,18 @@ fn classes() {
     for logits in [[none, none], [0.0, f32::INFINITY], [f32::NAN, 0.0]] {
         let mut y = [0i64; 2];
         let both = [[1.0, 1.0], logits].concat();
-        let refused = multinomial(&serial(), mt(0), &both, [2, 2, 1], &mut y);
+        let refused = multinomial(
+            &serial(),
+            mt(0),
+            &both,
+            SampleDims { rows: 2, classes: 2, samples: 1 },
+            &mut y,
+        );
         assert_eq!(refused, Err(Failure::Operand(1)));
     }
-    assert_eq!(
-        multinomial::<f32, i32>(&serial(), mt(0), &[], [1, 0, 0], &mut []),
-        Err(Failure::Operand(0))
-    );
+    let no_classes = SampleDims { rows: 1, classes: 0, samples: 0 };
+    let refused = multinomial::<f32, i32>(&serial(), mt(0), &[], no_classes, &mut []);
+    assert_eq!(refused, Err(Failure::Operand(0)));
 }
 
 #[test]

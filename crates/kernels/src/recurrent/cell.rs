@@ -1,7 +1,7 @@
 //! One step of one sequence: functions of gates after the product of the state.
 
 use super::{Gate, RecurrentElement};
-use sardonyx_elementwise::operations::between;
+use sardonyx_elementwise::operations::clamp;
 use sardonyx_simd::number::Math;
 use sardonyx_simd::{Level, Loop};
 
@@ -103,22 +103,22 @@ impl<T: RecurrentElement> Row<'_, T> {
             |gate: usize| &self.x[gate * n..][..n],
             |gate: usize| peepholes.map(|peepholes| &peepholes[gate * n..][..n]),
         );
-        let sum = |out: &mut [T], gate: usize, peephole: Option<&[T]>, c: &[T]| {
+        let compute_gate = |out: &mut [T], gate: usize, peephole: Option<&[T]>, c: &[T]| {
             let peephole = peephole.map(|weights| (weights, c));
             T::run(level, Sum { out, x: x(gate), peephole, clip });
         };
-        sum(i, 0, p(0), c);
+        compute_gate(i, 0, p(0), c);
         f.apply(level, i);
         if coupled {
             T::run(level, Complement { out: k, of: i });
         } else {
-            sum(k, 2, p(2), c);
+            compute_gate(k, 2, p(2), c);
             f.apply(level, k);
         }
-        sum(new, 3, None, c);
+        compute_gate(new, 3, None, c);
         g.apply(level, new);
         T::run(level, Remember { c, keep: k, take: i, new });
-        sum(o, 1, p(1), c);
+        compute_gate(o, 1, p(1), c);
         f.apply(level, o);
         h.copy_from_slice(c);
         q.apply(level, h);
@@ -129,14 +129,14 @@ impl<T: RecurrentElement> Row<'_, T> {
 impl Gate {
     /// Applies the function in place.
     fn apply<T: RecurrentElement>(self, level: Level, x: &mut [T]) {
-        let number = |x: f32| T::from_f64(f64::from(x));
+        let to_number = |x: f32| T::from_f64(f64::from(x));
         match self {
             Gate::Of(function) => T::unary_in_place(level, function, x),
             Gate::Affine { alpha, beta } => {
-                T::run(level, Affine { x, alpha: number(alpha), beta: number(beta) });
+                T::run(level, Affine { x, alpha: to_number(alpha), beta: to_number(beta) });
             }
             Gate::ScaledTanh { alpha, beta } => {
-                T::run(level, ScaledTanh { x, alpha: number(alpha), beta: number(beta) });
+                T::run(level, ScaledTanh { x, alpha: to_number(alpha), beta: to_number(beta) });
             }
         }
     }
@@ -194,12 +194,12 @@ impl<T: Math> Loop for Sum<'_, T> {
         match self.peephole {
             None => {
                 for (out, x) in pairs {
-                    *out = between(out.add(*x), low, high);
+                    *out = clamp(out.add(*x), low, high);
                 }
             }
             Some((weights, c)) => {
                 for ((out, x), (weight, c)) in pairs.zip(weights.iter().zip(c)) {
-                    *out = between(weight.mul_add::<FMA>(*c, out.add(*x)), low, high);
+                    *out = clamp(weight.mul_add::<FMA>(*c, out.add(*x)), low, high);
                 }
             }
         }

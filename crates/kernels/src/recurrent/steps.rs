@@ -82,7 +82,7 @@ impl<'a, T: RecurrentElement> Group<'a, '_, T> {
             let sweep = if turn % 2 == 0 { Sweep::FromFirst } else { Sweep::FromLast };
             let clip = clip.unwrap_or(T::HIGHEST);
             let first = there.start;
-            Step { group: self, level, rights: &rights, clip, step, first, sweep }
+            GroupStep { group: self, level, rights: &rights, clip, step, first, sweep }
                 .run(h, c, gates, resets)?;
         }
         Ok(())
@@ -131,7 +131,7 @@ impl<'a, T: RecurrentElement> Group<'a, '_, T> {
 }
 
 /// One step of a group.
-struct Step<'a, 'w, T: RecurrentElement> {
+struct GroupStep<'a, 'w, T: RecurrentElement> {
     group: &'a Group<'a, 'w, T>,
     level: Level,
     /// Weights of the state, for each product.
@@ -145,7 +145,7 @@ struct Step<'a, 'w, T: RecurrentElement> {
     sweep: Sweep,
 }
 
-impl<T: RecurrentElement> Step<'_, '_, T> {
+impl<T: RecurrentElement> GroupStep<'_, '_, T> {
     /// Computes the step: new states and cells from old ones.
     fn run(
         &self,
@@ -154,7 +154,7 @@ impl<T: RecurrentElement> Step<'_, '_, T> {
         gates: &mut [T],
         resets: &mut [T],
     ) -> Result<(), Ended> {
-        let &Step { group, rights, clip, sweep, .. } = self;
+        let &GroupStep { group, rights, clip, sweep, .. } = self;
         let (batch, hidden) = (group.own.len(), group.sequences.hidden);
         let cell = group.pass.layer.cell;
         let width = cell.gates() * hidden;
@@ -224,7 +224,7 @@ impl<T: RecurrentElement> Step<'_, '_, T> {
     ) -> Result<(), Ended> {
         /// Work: approximate cost of a function of a gate, in operations.
         const WORK: usize = 8;
-        let &Step { group, level, step, first, .. } = self;
+        let &GroupStep { group, level, step, first, .. } = self;
         let (batch, hidden) = (group.own.len(), group.sequences.hidden);
         let width = group.pass.layer.cell.gates() * hidden;
         let other_width = other.len() / batch;

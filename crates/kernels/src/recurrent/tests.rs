@@ -1,4 +1,4 @@
-//! Layers with states against their definitions in f64, one element at a time.
+//! Compares recurrent layers with their definitions in f64, one element at a time.
 
 use super::*;
 use crate::attention::tests::numbers as random_singles;
@@ -12,28 +12,28 @@ const CACHES: [Caches; 2] = [
 
 /// The cells without their weights.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum CellKind {
     Plain,
     ResetFirst,
     ResetLast,
     Memory { peepholes: bool, coupled: bool },
 }
 
-const KINDS: [Kind; 6] = [
-    Kind::Plain,
-    Kind::ResetFirst,
-    Kind::ResetLast,
-    Kind::Memory { peepholes: false, coupled: false },
-    Kind::Memory { peepholes: true, coupled: false },
-    Kind::Memory { peepholes: true, coupled: true },
+const KINDS: [CellKind; 6] = [
+    CellKind::Plain,
+    CellKind::ResetFirst,
+    CellKind::ResetLast,
+    CellKind::Memory { peepholes: false, coupled: false },
+    CellKind::Memory { peepholes: true, coupled: false },
+    CellKind::Memory { peepholes: true, coupled: true },
 ];
 
-impl Kind {
+impl CellKind {
     fn gates(self) -> usize {
         match self {
-            Kind::Plain => 1,
-            Kind::ResetFirst | Kind::ResetLast => 3,
-            Kind::Memory { .. } => 4,
+            CellKind::Plain => 1,
+            CellKind::ResetFirst | CellKind::ResetLast => 3,
+            CellKind::Memory { .. } => 4,
         }
     }
 }
@@ -41,7 +41,7 @@ impl Kind {
 /// All that a layer is given. The weights of the state are one row for each element of each gate.
 #[derive(Clone)]
 struct Given<T> {
-    kind: Kind,
+    kind: CellKind,
     clip: Option<f64>,
     hidden: usize,
     lengths: Vec<usize>,
@@ -69,7 +69,7 @@ fn to_doubles<T: RecurrentElement>(list: &[T]) -> Vec<f64> {
 }
 
 impl<T: RecurrentElement> Given<T> {
-    fn new(kind: Kind, hidden: usize, lengths: &[usize], steps: usize) -> Given<T> {
+    fn new(kind: CellKind, hidden: usize, lengths: &[usize], steps: usize) -> Given<T> {
         let batch = lengths.len();
         Given {
             kind,
@@ -122,7 +122,7 @@ impl<T: RecurrentElement> Given<T> {
                 };
                 let old = h.to_vec();
                 let r: Vec<f64> = match self.kind {
-                    Kind::ResetFirst | Kind::ResetLast => {
+                    CellKind::ResetFirst | CellKind::ResetLast => {
                         (n..2 * n).map(|j| sigmoid(x[j] + s(&old, j))).collect()
                     }
                     _ => Vec::new(),
@@ -131,17 +131,17 @@ impl<T: RecurrentElement> Given<T> {
                 for j in 0..n {
                     let sum = |gate: usize| x[gate * n + j] + s(&old, gate * n + j);
                     h[j] = match self.kind {
-                        Kind::Plain => tanh(sum(0)),
-                        Kind::ResetFirst | Kind::ResetLast => {
+                        CellKind::Plain => tanh(sum(0)),
+                        CellKind::ResetFirst | CellKind::ResetLast => {
                             let share = match self.kind {
-                                Kind::ResetFirst => s(&reset, 2 * n + j),
+                                CellKind::ResetFirst => s(&reset, 2 * n + j),
                                 _ => r[j] * (s(&old, 2 * n + j) + extra[j]),
                             };
                             let candidate = tanh(x[2 * n + j] + share);
                             let z = sigmoid(sum(0));
                             (1.0 - z) * candidate + z * old[j]
                         }
-                        Kind::Memory { peepholes, coupled } => {
+                        CellKind::Memory { peepholes, coupled } => {
                             let peep = |k: usize, c: f64| {
                                 if peepholes { extra[k * n + j] * c } else { 0.0 }
                             };
@@ -170,10 +170,10 @@ impl<T: RecurrentElement> Given<T> {
     fn matrices(&self) -> Vec<MatRef<'_, T>> {
         let n = self.hidden;
         let gates_of_products: &[usize] = match self.kind {
-            Kind::Plain => &[1],
-            Kind::ResetFirst => &[2, 1],
-            Kind::ResetLast => &[3],
-            Kind::Memory { .. } => &[4],
+            CellKind::Plain => &[1],
+            CellKind::ResetFirst => &[2, 1],
+            CellKind::ResetLast => &[3],
+            CellKind::Memory { .. } => &[4],
         };
         let mut weights = &self.weights[..];
         let mut matrices = Vec::new();
@@ -189,17 +189,17 @@ impl<T: RecurrentElement> Given<T> {
         let [f, g] = [Gate::Of(Unary::Sigmoid), Gate::Of(Unary::Tanh)];
         let state = rights[0];
         match self.kind {
-            Kind::Plain => Cell::Plain { function: g, state },
-            Kind::ResetFirst => {
+            CellKind::Plain => Cell::Plain { function: g, state },
+            CellKind::ResetFirst => {
                 let candidate = Candidate::ResetFirst { gates: state, own: rights[1] };
                 Cell::Gated { functions: [f, g], candidate }
             }
-            Kind::ResetLast => {
+            CellKind::ResetLast => {
                 let bias = Some(&self.extra[..self.hidden]);
                 let candidate = Candidate::ResetLast { state, bias };
                 Cell::Gated { functions: [f, g], candidate }
             }
-            Kind::Memory { peepholes, coupled } => Cell::Memory {
+            CellKind::Memory { peepholes, coupled } => Cell::Memory {
                 functions: [f, g, g],
                 state,
                 peepholes: peepholes.then_some(&self.extra),
@@ -219,7 +219,7 @@ impl<T: RecurrentElement> Given<T> {
         let (n, batch) = (self.hidden, self.lengths.len());
         let cell = self.cell(rights);
         let layer = Layer { cell, clip: self.clip.map(T::from_f64) };
-        let has_memory = matches!(self.kind, Kind::Memory { .. });
+        let has_memory = matches!(self.kind, CellKind::Memory { .. });
         let (mut h, mut c) = (vec![self.h.clone(); passes], vec![self.c.clone(); passes]);
         let mut scratch = vec![T::ONE; passes * cell.scratch_len(batch, n)];
         let mut y = vec![T::ONE; self.steps * passes * batch * n];
@@ -266,16 +266,16 @@ impl<T: RecurrentElement> Given<T> {
 
     fn run(&self, isa: Isa, threads: usize) -> Found<T> {
         let (identity, width) = (self.identity(), self.kind.gates() * self.hidden);
-        let rights: Vec<_> = self.matrices().into_iter().map(T::plain).collect();
+        let rights: Vec<_> = self.matrices().into_iter().map(T::wrap_matrix).collect();
         let pool = Pool::new(threads);
-        let input = T::plain(MatRef::row_major(&identity, width, width));
+        let input = T::wrap_matrix(MatRef::row_major(&identity, width, width));
         self.run_passes(&Exec::new(&pool, isa), input, &rights, 1).remove(0)
     }
 
     #[track_caller]
     fn compare(&self, found: &Found<T>, tolerance: f64) {
         let expected = self.expected_states();
-        let has_memory = matches!(self.kind, Kind::Memory { .. });
+        let has_memory = matches!(self.kind, CellKind::Memory { .. });
         for (found, expected) in found.iter().zip(expected).take(if has_memory { 3 } else { 2 }) {
             for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
                 let error = (found.to_f64() - expected).abs();

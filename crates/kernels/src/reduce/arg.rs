@@ -1,6 +1,7 @@
 //! Positions of the maximum or minimum along an axis.
 
 use super::fold::{Fold, Least, Maximum, run};
+use crate::AxisDims;
 use sardonyx_simd::Exec;
 use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::fill;
@@ -32,7 +33,7 @@ pub fn arg_extreme<T: Number>(
     exec: &Exec<'_>,
     which: Extreme,
     ties: Ties,
-    [outer, axis, inner]: [usize; 3],
+    AxisDims { outer, axis, inner }: AxisDims,
     x: &[T],
     out: &mut [i64],
 ) -> Result<(), Ended> {

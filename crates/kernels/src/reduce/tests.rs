@@ -1,4 +1,4 @@
-//! Reductions against plain loops over coordinates in f64.
+//! Compares reductions with plain loops over coordinates in f64.
 
 use half::{bf16, f16};
 use sardonyx_simd::{Exec, Isa, Pool};
@@ -246,7 +246,7 @@ fn positions_of_extremes() {
                         &Exec::new(&Pool::new(1), isa),
                         extreme,
                         ties,
-                        [1, row.len(), 1],
+                        [1, row.len(), 1].into(),
                         row,
                         &mut out,
                     )
@@ -258,8 +258,15 @@ fn positions_of_extremes() {
                         [row, row].concat().iter().flat_map(|&x| vec![x; inner]).collect();
                     let mut out = vec![7; 2 * inner];
                     let dims = [2, row.len(), inner];
-                    arg_extreme(&Exec::new(&Pool::new(3), isa), extreme, ties, dims, &x, &mut out)
-                        .unwrap();
+                    arg_extreme(
+                        &Exec::new(&Pool::new(3), isa),
+                        extreme,
+                        ties,
+                        dims.into(),
+                        &x,
+                        &mut out,
+                    )
+                    .unwrap();
                     assert!(
                         out.iter().all(|&i| i == expected[which]),
                         "{row:?} {extreme:?} {ties:?}"
@@ -269,8 +276,15 @@ fn positions_of_extremes() {
                     let x = [row, &other[..], row].concat().repeat(67);
                     let mut out = vec![7; 201];
                     let dims = [out.len(), row.len(), 1];
-                    arg_extreme(&Exec::new(&Pool::new(3), isa), extreme, ties, dims, &x, &mut out)
-                        .unwrap();
+                    arg_extreme(
+                        &Exec::new(&Pool::new(3), isa),
+                        extreme,
+                        ties,
+                        dims.into(),
+                        &x,
+                        &mut out,
+                    )
+                    .unwrap();
                     let last = if extreme == Extreme::Max { row.len() as i64 - 1 } else { 0 };
                     for (i, found) in out.iter().enumerate() {
                         let expected = if i % 3 == 1 { last } else { expected[which] };
@@ -286,7 +300,7 @@ fn positions_of_extremes() {
         &Exec::new(&Pool::new(1), Isa::detect()),
         Extreme::Min,
         Ties::First,
-        [2, 2, 1],
+        [2, 2, 1].into(),
         &[3u8, 2, 0, 1],
         &mut out,
     )

@@ -1,4 +1,4 @@
-//! Against the definition in f64.
+//! Compares softmax with its definition in f64.
 
 use half::{bf16, f16};
 use sardonyx_simd::{Exec, Isa, Pool};
@@ -38,13 +38,19 @@ fn check<T: Number>(tolerance: f64) {
                 (0..n).map(|i| T::from_f64(((i * 31 % 97) as f64 - 40.0) * 0.25)).collect();
             for op in ALL {
                 let mut y = vec![T::ONE; n];
-                softmax(&Exec::new(&Pool::new(2), isa), op, [outer, axis, inner], &x, &mut y)
-                    .unwrap();
+                softmax(
+                    &Exec::new(&Pool::new(2), isa),
+                    op,
+                    [outer, axis, inner].into(),
+                    &x,
+                    &mut y,
+                )
+                .unwrap();
                 let mut in_place = x.clone();
                 softmax_in_place(
                     &Exec::new(&Pool::new(1), isa),
                     op,
-                    [outer, axis, inner],
+                    [outer, axis, inner].into(),
                     &mut in_place,
                 )
                 .unwrap();
@@ -88,7 +94,7 @@ fn infinities_and_nan() {
                 softmax(
                     &Exec::new(&Pool::new(1), isa),
                     Softmax::Softmax,
-                    [1, 3, copies],
+                    [1, 3, copies].into(),
                     &x,
                     &mut y,
                 )
@@ -110,7 +116,8 @@ fn the_same_bits_for_any_number_of_threads() {
             for op in ALL {
                 let bits = |threads| {
                     let mut y = vec![0.0; x.len()];
-                    softmax(&Exec::new(&Pool::new(threads), isa), op, dims, &x, &mut y).unwrap();
+                    softmax(&Exec::new(&Pool::new(threads), isa), op, dims.into(), &x, &mut y)
+                        .unwrap();
                     y.into_iter().map(f32::to_bits).collect::<Vec<_>>()
                 };
                 let one = bits(1);

@@ -64,19 +64,20 @@ enum SharedScores<'a> {
 impl<'a> Outputs<'a> {
     /// Checks lengths, and shares the outputs between threads.
     pub(super) fn into_shared(self, rows: usize, columns: usize) -> SharedOutputs<'a> {
-        let check = |len: usize| assert_eq!(len, rows * columns, "one score per row and column");
+        let check_len =
+            |len: usize| assert_eq!(len, rows * columns, "one score per row and column");
         let scores = match self.scores {
             Scores::Unwanted => SharedScores::Unwanted,
             Scores::Half(scores) => {
-                check(scores.len());
+                check_len(scores.len());
                 SharedScores::Half(Shared::new(scores))
             }
             Scores::Single(scores) => {
-                check(scores.len());
+                check_len(scores.len());
                 SharedScores::Single(Shared::new(scores))
             }
             Scores::Double(scores) => {
-                check(scores.len());
+                check_len(scores.len());
                 SharedScores::Double(Shared::new(scores))
             }
         };
@@ -144,6 +145,17 @@ impl Aggregate {
     }
 }
 
+/// Block of rows whose leaves have been combined.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    /// Number of trees.
+    pub(super) trees: usize,
+    /// Number of targets.
+    pub(super) targets: usize,
+    /// Index of the first row.
+    pub(super) first: usize,
+}
+
 impl Finish {
     /// Returns the number of scores of a row with `targets` targets.
     pub fn columns(&self, targets: usize) -> usize {
@@ -160,10 +172,10 @@ impl Finish {
     }
 
     /// Turns the values of rows into scores, and writes them.
-    pub(super) fn rows(
+    pub(super) fn finish_rows(
         &self,
         level: Level,
-        [trees, targets, first]: [usize; 3],
+        Block { trees, targets, first }: Block,
         sums: &mut [f64],
         out: &SharedOutputs<'_>,
     ) {

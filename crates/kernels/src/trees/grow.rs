@@ -37,68 +37,79 @@ pub(super) fn grow_forest<K: Key>(
     if ensemble.splits.iter().any(|split| !is_order(split.test)) {
         made.checks.reserve_exact(most);
     }
-    let mut seen = vec![false; ensemble.splits.len()];
-    let mut todo = Vec::new();
+    let (todo, seen) = (Vec::new(), vec![false; ensemble.splits.len()]);
+    let mut growth = Growth { ensemble, columns, made, todo, seen };
     for root in &ensemble.roots {
-        grow_tree(ensemble, columns, *root, (&mut made, &mut todo, &mut seen))?;
+        growth.grow_tree(*root)?;
     }
-    match seen.iter().position(|seen| !seen) {
+    match growth.seen.iter().position(|seen| !seen) {
         Some(split) if ensemble.is_whole => Err(Fault::NoWay(split)),
-        _ => Ok(made),
+        _ => Ok(growth.made),
     }
 }
 
-/// Adds a tree. `todo` is memory for where the ways to its nodes lead.
-fn grow_tree<K: Key>(
-    ensemble: &Ensemble,
-    columns: &[usize],
-    root: Next,
-    (made, todo, seen): (&mut Forest<K>, &mut Vec<Next>, &mut [bool]),
-) -> Result<(), Fault> {
-    let start = made.nodes.len();
-    todo.clear();
-    todo.push(root);
-    let (mut at, mut level_end, mut depth, mut is_plain) = (0, 1, 0, true);
-    while at < todo.len() {
-        if at == level_end {
-            (level_end, depth) = (todo.len(), depth + 1);
-        }
-        let child = (start + todo.len()) as u32;
-        match todo[at] {
-            Next::Leaf(leaf) => {
-                assert!(leaf + 1 < ensemble.leaves.len(), "a leaf that there is");
-                made.nodes.push(Node { key: K::LEAF, slot: 0, child: (start + at) as u32 });
-                made.leaf.push(leaf as u32);
-                if made.checks.capacity() > 0 {
-                    made.checks.push(Check::Leaf);
+/// State of [`grow_forest`].
+struct Growth<'a, K> {
+    ensemble: &'a Ensemble,
+    /// Columns that some node reads, in ascending order.
+    columns: &'a [usize],
+    /// Trees so far.
+    made: Forest<K>,
+    /// Targets of the branches to the nodes of the current tree, level by level.
+    todo: Vec<Next>,
+    /// Whether each split is in a tree.
+    seen: Vec<bool>,
+}
+
+impl<K: Key> Growth<'_, K> {
+    /// Adds the tree with this root.
+    fn grow_tree(&mut self, root: Next) -> Result<(), Fault> {
+        let Growth { ensemble, columns, made, todo, seen } = self;
+        let start = made.nodes.len();
+        todo.clear();
+        todo.push(root);
+        let (mut at, mut level_end, mut depth, mut is_plain) = (0, 1, 0, true);
+        while at < todo.len() {
+            if at == level_end {
+                (level_end, depth) = (todo.len(), depth + 1);
+            }
+            let child = (start + todo.len()) as u32;
+            match todo[at] {
+                Next::Leaf(leaf) => {
+                    assert!(leaf + 1 < ensemble.leaves.len(), "a leaf that there is");
+                    made.nodes.push(Node { key: K::LEAF, slot: 0, child: (start + at) as u32 });
+                    made.leaf.push(leaf as u32);
+                    if made.checks.capacity() > 0 {
+                        made.checks.push(Check::Leaf);
+                    }
+                }
+                Next::Split(place) => {
+                    if std::mem::replace(&mut seen[place], true) {
+                        return Err(Fault::TwoWays(place));
+                    }
+                    let split = &ensemble.splits[place];
+                    let (key, check, is_swapped) = make_check(split, ensemble, &mut made.members);
+                    let column = columns.binary_search(&split.feature).expect("all are listed");
+                    let slot = ((column + plane(split) * columns.len()) * LANES) as u32;
+                    made.nodes.push(Node { key, slot, child });
+                    made.leaf.push(0);
+                    if made.checks.capacity() > 0 {
+                        made.checks.push(check);
+                    }
+                    is_plain &= matches!(check, Check::Less);
+                    let (first, second) = match is_swapped {
+                        Swapped::No => (split.on_false, split.on_true),
+                        Swapped::Yes => (split.on_true, split.on_false),
+                    };
+                    todo.extend([first, second]);
                 }
             }
-            Next::Split(place) => {
-                if std::mem::replace(&mut seen[place], true) {
-                    return Err(Fault::TwoWays(place));
-                }
-                let split = &ensemble.splits[place];
-                let (key, check, is_swapped) = make_check(split, ensemble, &mut made.members);
-                let column = columns.binary_search(&split.feature).expect("all are listed");
-                let slot = ((column + plane(split) * columns.len()) * LANES) as u32;
-                made.nodes.push(Node { key, slot, child });
-                made.leaf.push(0);
-                if made.checks.capacity() > 0 {
-                    made.checks.push(check);
-                }
-                is_plain &= matches!(check, Check::Less);
-                let (first, second) = match is_swapped {
-                    Swapped::No => (split.on_false, split.on_true),
-                    Swapped::Yes => (split.on_true, split.on_false),
-                };
-                todo.extend([first, second]);
-            }
+            at += 1;
         }
-        at += 1;
+        made.steps += depth as usize + 1;
+        made.trees.push(Tree { root: start as u32, depth, is_plain });
+        Ok(())
     }
-    made.steps += depth as usize + 1;
-    made.trees.push(Tree { root: start as u32, depth, is_plain });
-    Ok(())
 }
 
 /// Whether the check of a node is the opposite of the split's test.
@@ -117,15 +128,15 @@ fn make_check<K: Key>(
     let threshold = split.threshold;
     // No number compares with NaN: only the least key, that of missing features in the second plane, is below `NEVER`,
     // and all keys but the greatest, that of missing features in the first plane, are below `MISSING`.
-    let or = |key: K, other: K| if threshold.is_nan() { other } else { key };
+    let unless_nan = |key: K, other: K| if threshold.is_nan() { other } else { key };
     let (key, above) = (K::from_number(threshold), K::from_number(threshold).successor());
     match split.test {
-        Test::Less => (or(key, K::NEVER), Check::Less, Swapped::No),
-        Test::LessOrEqual => (or(above, K::NEVER), Check::Less, Swapped::No),
-        Test::GreaterOrEqual => (or(key, K::MISSING), Check::Less, Swapped::Yes),
-        Test::Greater => (or(above, K::MISSING), Check::Less, Swapped::Yes),
-        Test::Equal => (or(key, K::NEVER), Check::Equal, Swapped::No),
-        Test::NotEqual => (or(key, K::NEVER), Check::Equal, Swapped::Yes),
+        Test::Less => (unless_nan(key, K::NEVER), Check::Less, Swapped::No),
+        Test::LessOrEqual => (unless_nan(above, K::NEVER), Check::Less, Swapped::No),
+        Test::GreaterOrEqual => (unless_nan(key, K::MISSING), Check::Less, Swapped::Yes),
+        Test::Greater => (unless_nan(above, K::MISSING), Check::Less, Swapped::Yes),
+        Test::Equal => (unless_nan(key, K::NEVER), Check::Equal, Swapped::No),
+        Test::NotEqual => (unless_nan(key, K::NEVER), Check::Equal, Swapped::Yes),
         Test::Member(from, to) => {
             let members = ensemble.members[from..to].iter().filter(|member| !member.is_nan());
             let mut set: Vec<K> = members.map(|member| K::from_number(*member)).collect();

@@ -152,18 +152,19 @@ fn finish(aggregate: Aggregate) -> Finish {
 fn predict(
     trees: &Trees,
     threads: usize,
-    dims: [usize; 2],
+    dims: RowDims,
     x: Rows<'_>,
     finish: &Finish,
 ) -> (Vec<f64>, Vec<i64>) {
     let pool = Pool::new(threads);
-    let [keys, sums] = trees.scratch(&pool, dims[0]);
+    let [keys, sums] = trees.scratch(&pool, dims.count);
     let (mut keys, mut sums) = (vec![u64::MAX; keys], vec![f64::NAN; sums]);
-    let mut scores = vec![f64::NAN; dims[0] * finish.columns(trees.targets)];
-    let mut best = vec![-1; dims[0]];
+    let mut scores = vec![f64::NAN; dims.count * finish.columns(trees.targets)];
+    let mut best = vec![-1; dims.count];
     let out = Outputs { scores: Scores::Double(&mut scores), best: Some(&mut best) };
     let exec = Exec::new(&pool, sardonyx_simd::Isa::detect());
-    trees.predict(&exec, dims, x, finish, out, (&mut keys, &mut sums)).unwrap();
+    let memory = TreeMemory { keys: &mut keys, sums: &mut sums };
+    trees.predict(&exec, dims, x, finish, out, memory).unwrap();
     (scores, best)
 }
 
@@ -212,7 +213,7 @@ fn as_the_naive_walk() {
                 .collect();
             for threads in [1, 3] {
                 for x in [Rows::Single(&single), Rows::Half(&half), Rows::Double(&x)] {
-                    let (found, _) = predict(&trees, threads, [rows, columns], x, &finish);
+                    let (found, _) = predict(&trees, threads, [rows, columns].into(), x, &finish);
                     assert_eq!(bits(&found), bits(&expected), "{kinds:?} {rows} {threads}");
                 }
             }
@@ -245,7 +246,7 @@ fn one(test: Test, threshold: f64, missing: bool, is_wide: bool) -> Ensemble {
 fn integers_and_precision() {
     let big = (1i64 << 24) + 1;
     let predict_one = |ensemble: &Ensemble, x: Rows<'_>| {
-        predict(&Trees::grow(ensemble).unwrap(), 1, [1, 1], x, &finish(Aggregate::Sum)).0[0]
+        predict(&Trees::grow(ensemble).unwrap(), 1, [1, 1].into(), x, &finish(Aggregate::Sum)).0[0]
     };
     let wide = one(Test::Equal, big as f64, false, true);
     assert_eq!(predict_one(&wide, Rows::Long(&[big])), 1.0);
@@ -269,13 +270,6 @@ fn integers_and_precision() {
 
 #[test]
 fn ends() {
-    let leaf = |weights: &[f64]| Ensemble {
-        leaves: vec![0, weights.len()],
-        weights: weights.iter().copied().enumerate().collect(),
-        roots: vec![Next::Leaf(0)],
-        targets: weights.len(),
-        ..Ensemble::default()
-    };
     let e = 1f64.exp();
     let odd = e / (1.0 + e);
     // (weights, transform, whether two classes, scores, best)
@@ -295,10 +289,17 @@ fn ends() {
         (&[1.5, 0.5], PostTransform::Probit, false, &[f64::NAN, 0.0], 0),
     ];
     for (weights, transform, is_binary, expected, best) in rows {
-        let trees = Trees::grow(&leaf(weights)).unwrap();
+        let leaf = Ensemble {
+            leaves: vec![0, weights.len()],
+            weights: weights.iter().copied().enumerate().collect(),
+            roots: vec![Next::Leaf(0)],
+            targets: weights.len(),
+            ..Ensemble::default()
+        };
+        let trees = Trees::grow(&leaf).unwrap();
         let finish = Finish { transform, is_binary, ..finish(Aggregate::Sum) };
         // No feature is read, so rows may have none.
-        let (scores, found) = predict(&trees, 1, [2, 0], Rows::Single(&[]), &finish);
+        let (scores, found) = predict(&trees, 1, [2, 0].into(), Rows::Single(&[]), &finish);
         assert_eq!(found, [best, best], "{weights:?} {transform:?}");
         for (score, expected) in scores.iter().zip(expected.iter().chain(expected)) {
             let close = (score - expected).abs() < 2e-3 * expected.abs() + 1e-12;
@@ -309,14 +310,6 @@ fn ends() {
 
 #[test]
 fn faults() {
-    let split = |on_true, on_false| Split {
-        feature: 0,
-        test: Test::Less,
-        threshold: 0.0,
-        missing: false,
-        on_true,
-        on_false,
-    };
     let (leaf, to) = (Next::Leaf(0), Next::Split);
     // (splits, roots, fault)
     let rows: [(&[[Next; 2]], &[Next], Fault); 5] = [
@@ -327,8 +320,16 @@ fn faults() {
         (&[[leaf, leaf], [leaf, leaf]], &[to(0)], Fault::NoWay(1)),
     ];
     for (splits, roots, fault) in rows {
+        let given = splits.iter().map(|[on_true, on_false]| Split {
+            feature: 0,
+            test: Test::Less,
+            threshold: 0.0,
+            missing: false,
+            on_true: *on_true,
+            on_false: *on_false,
+        });
         let ensemble = Ensemble {
-            splits: splits.iter().map(|[on_true, on_false]| split(*on_true, *on_false)).collect(),
+            splits: given.collect(),
             leaves: vec![0, 1],
             weights: vec![(0, 1.0)],
             roots: roots.to_vec(),
@@ -353,10 +354,11 @@ fn full_trees_over_many_rows() {
             ensemble.roots.push(root);
         }
         let grown = Trees::grow(&ensemble).unwrap();
-        let x: Vec<f32> = (0..rows * features).map(|_| numbers.draw_below(1 << 20) as f32).collect();
+        let x: Vec<f32> =
+            (0..rows * features).map(|_| numbers.draw_below(1 << 20) as f32).collect();
         let wide: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
         let finish = finish(Aggregate::Sum);
-        let (found, _) = predict(&grown, 1, [rows, features], Rows::Single(&x), &finish);
+        let (found, _) = predict(&grown, 1, [rows, features].into(), Rows::Single(&x), &finish);
         let plain: Vec<f64> =
             wide.chunks_exact(features).flat_map(|x| naive(&ensemble, &finish, x)).collect();
         assert_eq!(bits(&found), bits(&plain), "{trees} trees of depth {depth}");

@@ -128,7 +128,7 @@ pub(super) struct Forest<K> {
 
 /// Columns of the features that become keys.
 #[derive(Clone, Copy)]
-pub(super) struct Read<'a> {
+pub(super) struct KeyReader<'a> {
     /// Columns that trees read.
     pub(super) columns: &'a [usize],
     /// Number of columns of a row.
@@ -139,7 +139,7 @@ pub(super) struct Read<'a> {
     pub(super) planes: bool,
 }
 
-impl Read<'_> {
+impl KeyReader<'_> {
     /// Writes the keys of the rows in `x`, in groups of eight rows, by slot and row.
     pub(super) fn keys<T: Copy, K: Key>(
         &self,
@@ -197,12 +197,7 @@ impl<K: Key> Forest<K> {
         }
         for row in together..rows {
             let keys = &keys[row / LANES * per_group..][..per_group];
-            self.combine_row(
-                trees,
-                how,
-                (keys, row % LANES),
-                &mut sums[row * targets..][..targets],
-            );
+            self.combine_row(trees, how, keys, row % LANES, &mut sums[row * targets..][..targets]);
         }
     }
 
@@ -211,7 +206,8 @@ impl<K: Key> Forest<K> {
         &self,
         trees: &Trees,
         how: Aggregate,
-        (keys, lane): (&[K], usize),
+        keys: &[K],
+        lane: usize,
         sums: &mut [f64],
     ) {
         for several in self.trees.chunks(LANES) {

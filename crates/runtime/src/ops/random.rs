@@ -251,7 +251,7 @@ impl<T: Number + Element> Multinomial<T> {
             fail!("the input has rank {}, not 2", call.tensor(0)?.rank());
         };
         let out = call.output_slice::<I>(0, &[rows, self.samples])?;
-        let sizes = [rows, classes, self.samples];
+        let sizes = random::SampleDims { rows, classes, samples: self.samples };
         random::multinomial(exec, generator, logits, sizes, out).map_err(|failure| {
             let what =
                 "has a NaN or infinite log-probability, or no class with a probability above 0";

@@ -227,7 +227,7 @@ impl<T: Loops + Element> Kernel for Position<T> {
         if sizes[1] == 0 && !out.is_empty() {
             fail!("axis {axis} of {dims:?} is empty");
         }
-        T::arg_extreme(exec, self.which, self.ties, sizes, x, out)?;
+        T::arg_extreme(exec, self.which, self.ties, sizes.into(), x, out)?;
         Ok(())
     }
 

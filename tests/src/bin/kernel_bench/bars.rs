@@ -6,7 +6,7 @@
 
 use super::convolutions::{self, Shape};
 use super::{Bench, numbers};
-use sardonyx_kernels::attention::{Attention, Heads, NO_WINDOW, Sizes, attention};
+use sardonyx_kernels::attention::{Attention, Heads, HeadsMut, NO_WINDOW, Sizes, attention};
 use sardonyx_kernels::elementwise::Unary;
 use sardonyx_kernels::gemm::{
     Activation, ByteMatrix, ByteRhs, Epilogue, Lhs, MatRef, PackedB, Rhs, ZeroPoints, gemm,
@@ -298,7 +298,7 @@ fn attention_of(bench: &Bench, heads: usize, rows: usize, features: usize) -> Ti
         blind_is_zero: false,
     };
     let mut y = vec![0.0; x.len()];
-    time(bench, |_| attention(&bench.exec(), &job, &mut y, strides))
+    time(bench, |_| attention(&bench.exec(), &job, HeadsMut { data: &mut y, strides }))
 }
 
 /// Measures a layer with as many features as hidden units.

@@ -4,7 +4,7 @@ use super::{Bench, Group, Work, numbers};
 use sardonyx_kernels::elementwise::{
     Binary, Link, Side, Strided, Unary, broadcast_strides, unary, unary_in_place,
 };
-use sardonyx_kernels::norm::{Affine, ByRow, Statistics};
+use sardonyx_kernels::norm::{Affine, RowNormalization, Statistics};
 use sardonyx_kernels::softmax::Softmax;
 use sardonyx_kernels::{ElementLoops, FloatLoops, MoveLoops};
 
@@ -64,7 +64,7 @@ fn rows(group: &mut Group<'_>) {
         let name = format!("softmax, {count} of {len}");
         group.time(&name, describe_move(2 * x.len()), |_| {
             let dims = [count, len, 1];
-            f32::softmax(&bench.exec(), Softmax::Softmax, dims, &x, &mut y)
+            f32::softmax(&bench.exec(), Softmax::Softmax, dims.into(), &x, &mut y)
         });
     }
     let (count, len) = (128, 768);
@@ -77,7 +77,7 @@ fn rows(group: &mut Group<'_>) {
         group.time(&format!("{name}, {count} of {len}"), describe_move(2 * x.len()), |_| {
             f32::normalize_rows(
                 &bench.exec(),
-                ByRow {
+                RowNormalization {
                     statistics,
                     len,
                     epsilon: 1e-5,

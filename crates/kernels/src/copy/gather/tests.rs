@@ -1,4 +1,4 @@
-//! Look-ups and updates on tables small enough to check by eye, and one large enough for threads.
+//! Checks look-ups and updates on tables small enough to check by eye, and on one large enough for threads.
 
 use super::Indices::{Long, Short};
 use super::*;
@@ -10,27 +10,27 @@ fn gathers_along_an_axis() {
     for threads in [1, 3] {
         let pool = Pool::new(threads);
         let mut y = [0; 12];
-        gather(&pool, [2, 3, 4], &x, Long(&[-1]), &mut y[..8]).expect("in range");
+        gather(&pool, [2, 3, 4].into(), &x, Long(&[-1]), &mut y[..8]).expect("in range");
         assert_eq!(y[..8], [8, 9, 10, 11, 20, 21, 22, 23]);
-        gather(&pool, [8, 3, 1], &x, Short(&[2]), &mut y[..8]).expect("in range");
+        gather(&pool, [8, 3, 1].into(), &x, Short(&[2]), &mut y[..8]).expect("in range");
         assert_eq!(y[..8], [2, 5, 8, 11, 14, 17, 20, 23]);
-        gather(&pool, [1, 6, 4], &x, Long(&[5, 0, 5]), &mut y).expect("in range");
+        gather(&pool, [1, 6, 4].into(), &x, Long(&[5, 0, 5]), &mut y).expect("in range");
         assert_eq!(y, [20, 21, 22, 23, 0, 1, 2, 3, 20, 21, 22, 23]);
-        gather(&pool, [2, 3, 4], &x, Long(&[]), &mut []).expect("in range");
-        gather(&pool, [2, 3, 0], &[] as &[u32], Long(&[1]), &mut []).expect("in range");
+        gather(&pool, [2, 3, 4].into(), &x, Long(&[]), &mut []).expect("in range");
+        gather(&pool, [2, 3, 0].into(), &[] as &[u32], Long(&[1]), &mut []).expect("in range");
         for bad in [3, -4, i64::MIN, i64::MAX] {
-            let result = gather(&pool, [2, 3, 4], &x, Long(&[0, bad]), &mut [0; 16]);
+            let result = gather(&pool, [2, 3, 4].into(), &x, Long(&[0, bad]), &mut [0; 16]);
             assert_eq!(result, Err(Failure::Operand(IndexOutOfRange { index: bad, dim: 3 })));
         }
         let table: Vec<u32> = (0..3000).collect();
         let indices: Vec<i64> = (0..70_000).map(|i| i * 7919 % 3000).collect();
         let mut y = vec![0; 70_000];
-        gather(&pool, [1, 3000, 1], &table, Long(&indices), &mut y).expect("in range");
+        gather(&pool, [1, 3000, 1].into(), &table, Long(&indices), &mut y).expect("in range");
         assert!(y.iter().zip(&indices).all(|(&y, &i)| i64::from(y) == i));
         let mut y = vec![0; 70_000 * 3];
         gather(
             &pool,
-            [1, 1000, 3],
+            [1, 1000, 3].into(),
             &table,
             Long(&indices.iter().map(|i| i % 1000).collect::<Vec<_>>()),
             &mut y,

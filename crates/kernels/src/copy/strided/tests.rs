@@ -97,7 +97,7 @@ fn slices() {
         let strides: Vec<isize> =
             (0..dims.len()).map(|d| dims[d + 1..].iter().product::<usize>() as isize).collect();
         let n: usize = out.iter().product();
-        // Without elements there is no start.
+        // Without elements, `starts` may be out of range.
         let start = match n {
             0 => 0,
             _ => (0..dims.len()).map(|d| starts[d] * strides[d] as usize).sum(),
@@ -176,8 +176,8 @@ fn copies_between_strides_reach_their_places_and_no_others() {
             copy_between(
                 &Pool::new(threads),
                 dims,
-                (&x, x_start, x_strides),
-                (&mut y, y_start, y_strides),
+                StridedRef { data: &x, start: x_start, strides: x_strides },
+                StridedMut { data: &mut y, start: y_start, strides: y_strides },
             )
             .unwrap();
             assert_eq!(y, want, "{dims:?}, {threads} threads");

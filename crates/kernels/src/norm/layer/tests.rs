@@ -75,7 +75,7 @@ fn run_case<T: RowNorm>(
     if case.center {
         layer_norm(
             exec,
-            [count, width],
+            [count, width].into(),
             RowInputs { x, residual, scale, epsilon },
             bias,
             RowOutputs {
@@ -90,7 +90,7 @@ fn run_case<T: RowNorm>(
         let mut again = vec![T::ONE; len];
         layer_norm(
             exec,
-            [count, width],
+            [count, width].into(),
             RowInputs { x, residual, scale, epsilon },
             bias,
             RowOutputs { y: &mut again, sum: None, means: None, inverse_deviations: None },
@@ -101,7 +101,7 @@ fn run_case<T: RowNorm>(
     } else {
         rms_norm(
             exec,
-            [count, width],
+            [count, width].into(),
             RowInputs { x, residual, scale, epsilon },
             &mut y,
             Some(&mut sum),
@@ -188,7 +188,7 @@ fn nothing_has_no_mean() {
     let (mut means, mut inverses) = ([0.0; 2], [0.0; 2]);
     layer_norm::<f32>(
         &Exec::new(&Pool::new(1), Isa::detect()),
-        [2, 0],
+        [2, 0].into(),
         RowInputs { x: &[], residual: None, scale: &[], epsilon: 1e-5 },
         None,
         RowOutputs {
@@ -213,7 +213,7 @@ fn what_is_no_number_spoils_its_own_row_only() {
                 let mut y = vec![0.0; x.len()];
                 layer_norm(
                     &Exec::new(&Pool::new(1), isa),
-                    [3, 37],
+                    [3, 37].into(),
                     RowInputs { x: &x, residual: None, scale: &scale, epsilon: 1e-5 },
                     None,
                     RowOutputs { y: &mut y, sum: None, means: None, inverse_deviations: None },
@@ -235,7 +235,7 @@ fn a_large_offset_leaves_the_variance() {
         let (scale, mut y) = (vec![1.0; 512], vec![0.0; 512]);
         layer_norm(
             &Exec::new(&Pool::new(1), isa),
-            [1, 512],
+            [1, 512].into(),
             RowInputs { x: &x, residual: None, scale: &scale, epsilon: 0.0 },
             None,
             RowOutputs { y: &mut y, sum: None, means: None, inverse_deviations: None },

@@ -2,7 +2,9 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::grid::{self, Between, MOST_ELEMENTS, Outside, Reading};
+use sardonyx_kernels::grid::{
+    self, ElementDims, ImageBatch, Interpolation, MOST_ELEMENTS, OutsideValue, Sampling,
+};
 use sardonyx_kernels::{FloatLoops, Loops, MoveLoops, Pool, ResizeLoops};
 use sardonyx_tensor::{Bool8, Complex64, Complex128, DataType, Dims, Element};
 
@@ -18,20 +20,20 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         Err(BindError::Invalid(format!("attribute '{name}' must not be \"{word}\"")))
     };
     let between = match site.string("mode").as_deref() {
-        None | Some("linear") => Between::Linear,
-        Some("nearest") => Between::Nearest,
-        Some("cubic") => Between::Cubic,
+        None | Some("linear") => Interpolation::Linear,
+        Some("nearest") => Interpolation::Nearest,
+        Some("cubic") => Interpolation::Cubic,
         Some(other) => return invalid("mode", other),
     };
     let outside = match site.string("padding_mode").as_deref() {
-        None | Some("zeros") => Outside::Zero,
-        Some("border") => Outside::Border,
-        Some("reflection") => Outside::Reflection,
+        None | Some("zeros") => OutsideValue::Zero,
+        Some("border") => OutsideValue::Border,
+        Some("reflection") => OutsideValue::Reflection,
         Some(other) => return invalid("padding_mode", other),
     };
     let align_corners = site.need_int("align_corners")? != 0;
-    let how = Reading { between, outside, align_corners };
-    if between == Between::Nearest {
+    let how = Sampling { between, outside, align_corners };
+    if between == Interpolation::Nearest {
         return Ok(Box::new(Nearest(how)));
     }
     for_element!(
@@ -54,7 +56,7 @@ struct Places {
 }
 
 impl Places {
-    fn new(call: &Call<'_>, how: Reading) -> Result<Places, KernelError> {
+    fn new(call: &Call<'_>, how: Sampling) -> Result<Places, KernelError> {
         let (x, grid) = (call.tensor(0)?.dims(), call.tensor(1)?.dims());
         let (&[images, channels, ref sizes @ ..], &[grid_images, ref places @ .., axes]) =
             (x, grid)
@@ -97,7 +99,7 @@ impl Places {
 
 fn coordinates<G: FloatLoops + Element>(
     call: &Call<'_>,
-    how: Reading,
+    how: Sampling,
     sizes: &[usize],
 ) -> Result<Scratch<f64>, KernelError> {
     let given = call.slice::<G>(1)?;
@@ -107,7 +109,7 @@ fn coordinates<G: FloatLoops + Element>(
 }
 
 /// Takes the nearest element, of any type.
-struct Nearest(Reading);
+struct Nearest(Sampling);
 
 impl Kernel for Nearest {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -115,7 +117,12 @@ impl Kernel for Nearest {
         let mut elements = call.scratch::<usize>(places.images * places.count())?;
         grid::nearest(pool, self.0, &places.sizes, &places.at, &mut elements)?;
         let data = call.tensor(0)?.clone();
-        let sizes = [places.images, places.channels, places.image(), places.count()];
+        let sizes = ElementDims {
+            images: places.images,
+            channels: places.channels,
+            image: places.image(),
+            places: places.count(),
+        };
         move_elements(call, 0, &places.dims, &[data], &GridElements { sizes, elements: &elements })
     }
 
@@ -125,7 +132,7 @@ impl Kernel for Nearest {
 }
 
 struct GridElements<'a> {
-    sizes: [usize; 4],
+    sizes: ElementDims,
     elements: &'a [usize],
 }
 
@@ -142,7 +149,7 @@ impl Movement for GridElements<'_> {
 }
 
 struct Interpolated<T> {
-    how: Reading,
+    how: Sampling,
     elements: PhantomData<fn() -> T>,
 }
 
@@ -166,16 +173,20 @@ impl<T: Blended> Kernel for Interpolated<T> {
 
 /// Element types that can be interpolated.
 trait Blended: Element {
-    fn read(call: &mut Call<'_>, how: Reading, places: &Places) -> Result<(), KernelError>;
+    fn read(call: &mut Call<'_>, how: Sampling, places: &Places) -> Result<(), KernelError>;
 }
 
 macro_rules! as_they_are {
     ($($t:ty)*) => { $(
         impl Blended for $t {
-            fn read(call: &mut Call<'_>, how: Reading, places: &Places) -> Result<(), KernelError> {
+            fn read(call: &mut Call<'_>, how: Sampling, places: &Places) -> Result<(), KernelError> {
                 let (exec, x) = (call.exec, call.slice::<$t>(0)?);
                 let y = call.output_slice::<$t>(0, &places.dims)?;
-                let images = (places.images, places.channels, &places.sizes[..]);
+                let images = ImageBatch {
+                    images: places.images,
+                    channels: places.channels,
+                    sizes: &places.sizes,
+                };
                 <$t>::read_between(exec, how, images, x, &places.at, y)?;
                 Ok(())
             }
@@ -188,14 +199,18 @@ as_they_are!(f32 f64);
 /// Samples elements that were converted to floats, `parts` of each, into new memory.
 fn read_reals<R: ResizeLoops + bytemuck::Pod>(
     call: &Call<'_>,
-    how: Reading,
+    how: Sampling,
     places: &Places,
     parts: usize,
     reals: &[R],
 ) -> Result<Scratch<R>, KernelError> {
     let len = sardonyx_tensor::shape::elems(&places.dims)?;
     let mut y = call.scratch::<R>(len.saturating_mul(parts))?;
-    let images = (places.images, places.channels * parts, &places.sizes[..]);
+    let images = ImageBatch {
+        images: places.images,
+        channels: places.channels * parts,
+        sizes: &places.sizes,
+    };
     R::read_between(call.exec, how, images, reals, &places.at, &mut y)?;
     Ok(y)
 }
@@ -204,7 +219,7 @@ fn read_reals<R: ResizeLoops + bytemuck::Pod>(
 macro_rules! as_reals {
     ($($t:ty)*) => { $(
         impl Blended for $t {
-            fn read(call: &mut Call<'_>, how: Reading, places: &Places) -> Result<(), KernelError> {
+            fn read(call: &mut Call<'_>, how: Sampling, places: &Places) -> Result<(), KernelError> {
                 let (exec, x) = (call.exec, call.slice::<$t>(0)?);
                 let mut reals = call.scratch(x.len())?;
                 <$t>::to_reals(exec, x, &mut reals)?;
@@ -220,7 +235,7 @@ as_reals!(half::f16 half::bf16 i8 i16 i32 i64 u8 u16 u32 u64);
 
 /// Samples booleans as 0 and 1; a result other than 0 is true.
 impl Blended for Bool8 {
-    fn read(call: &mut Call<'_>, how: Reading, places: &Places) -> Result<(), KernelError> {
+    fn read(call: &mut Call<'_>, how: Sampling, places: &Places) -> Result<(), KernelError> {
         let x = call.slice::<Bool8>(0)?;
         let mut reals = call.scratch::<f32>(x.len())?;
         reals.iter_mut().zip(x).for_each(|(real, x)| *real = f32::from(u8::from(x.0 != 0)));
@@ -235,7 +250,7 @@ impl Blended for Bool8 {
 macro_rules! by_parts {
     ($($t:ty: $part:ty;)*) => { $(
         impl Blended for $t {
-            fn read(call: &mut Call<'_>, how: Reading, places: &Places) -> Result<(), KernelError> {
+            fn read(call: &mut Call<'_>, how: Sampling, places: &Places) -> Result<(), KernelError> {
                 let (pool, x) = (call.exec.pool, call.slice::<$t>(0)?);
                 let planes = places.images * places.channels;
                 let apart = |parts: &[$part], len: usize, apart: &mut [$part]| {

@@ -77,7 +77,7 @@ impl<T: Element + FloatLoops> Kernel for MaxRoiPool<T> {
         let out = Dims::from_slice(&[count, dims[1], self.cells[0], self.cells[1]]);
         let exec = call.exec;
         let y = call.output_slice::<T>(0, &out)?;
-        T::max_roi_pool(exec, self.cells, dims, x, &regions, y)?;
+        T::max_roi_pool(exec, self.cells, dims.into(), x, &regions, y)?;
         Ok(())
     }
 

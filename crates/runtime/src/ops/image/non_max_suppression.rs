@@ -1,6 +1,6 @@
 //! NonMaxSuppression: the best boxes that do not overlap a better one.
 
-use sardonyx_kernels::boxes::{Suppression, corners, suppress};
+use sardonyx_kernels::boxes::{BoxDims, Suppression, corners, suppress};
 
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
@@ -61,7 +61,8 @@ impl Kernel for NonMaxSuppression {
         // Each thread sorts all boxes.
         let orders = exec.pool.threads().min(batch * classes).saturating_mul(count);
         call.reserve(orders.saturating_mul(size_of::<[u64; 2]>()))?;
-        suppress(exec, how, [batch, classes, count], &boxes, scores, &mut kept, &mut counts)?;
+        let dims = BoxDims { batch, classes, boxes: count };
+        suppress(exec, how, dims, &boxes, scores, &mut kept, &mut counts)?;
         let out = call.output_slice::<i64>(0, &[counts.iter().sum(), 3])?;
         let mut out = out.as_chunks_mut::<3>().0.iter_mut();
         for (list, found) in counts.iter().enumerate() {

@@ -2,6 +2,7 @@
 
 use bytemuck::Pod;
 use sardonyx_kernels::MoveLoops;
+use sardonyx_kernels::copy::PickDims;
 use sardonyx_kernels::pixels::{self, Pixels};
 use sardonyx_kernels::resize::Taps;
 use sardonyx_kernels::{Ended, Exec, Loops, Pool, ResizeLoops};
@@ -333,7 +334,13 @@ impl Resize {
             return Ok(());
         }
         let tables = self.tables(call, moving(), nearest)?;
-        pixels::pick(exec, (&from, &to), &tables, x, call.output_pixels(0, &dims)?)?;
+        pixels::pick(
+            exec,
+            PickDims { input: &from, output: &to },
+            &tables,
+            x,
+            call.output_pixels(0, &dims)?,
+        )?;
         Ok(())
     }
 
@@ -524,7 +531,8 @@ impl Movement for Picked<'_> {
         let dims: Dims = self.axes[..moving].iter().map(|axis| axis.len).collect();
         let run = self.dims[moving..].iter().product();
         let tables = &self.tables[..self.dims[..moving].iter().sum()];
-        T::pick(pool, (&dims, &self.dims[..moving], run), tables, value, sources[0], out)?;
+        let dims = PickDims { input: &dims, output: &self.dims[..moving] };
+        T::pick(pool, dims, run, tables, value, sources[0], out)?;
         Ok(())
     }
 }
@@ -597,7 +605,7 @@ impl<R: ResizeLoops + Pod> Passes<R> {
             let made = pass.dims[0] * pass.first.len() * pass.dims[2];
             let from = if index == 0 { x } else { &last[..len] };
             let to = if index == end { &mut *y } else { &mut next[..made] };
-            R::along_axis(exec, pass.dims, &pass.taps(), from, to)?;
+            R::along_axis(exec, pass.dims.into(), &pass.taps(), from, to)?;
             std::mem::swap(&mut next, &mut last);
             len = made;
         }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 use sardonyx_kernels::number::Number;
-use sardonyx_kernels::roi::{CellValue, MOST_SAMPLES, RoiAlign};
+use sardonyx_kernels::roi::{CellValue, ImageRegions, MOST_SAMPLES, RoiAlign};
 use sardonyx_kernels::{Loops, ResizeLoops};
 use sardonyx_tensor::{Dims, Element};
 
@@ -104,7 +104,14 @@ where
         }
         let mut y = call.scratch::<T::Real>(elems)?;
         let exec = call.exec;
-        T::Real::roi_align(exec, &how, dims, &x, (&regions, &images), &mut y)?;
+        T::Real::roi_align(
+            exec,
+            &how,
+            dims.into(),
+            &x,
+            ImageRegions { corners: &regions, images: &images },
+            &mut y,
+        )?;
         T::from_reals(exec, &y, call.output_slice::<T>(0, &out)?)?;
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use sardonyx_kernels::CumulativeLoops;
-use sardonyx_kernels::cumulative::{Cumulative, Running};
+use sardonyx_kernels::cumulative::{Cumulative, CumulativeOp};
 use sardonyx_tensor::{Dims, Element};
 
 use super::for_element;
@@ -13,17 +13,17 @@ use crate::kernel::{Call, Kernel, Site};
 
 /// Binds `CumProd`.
 pub(crate) fn bind_product(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    bind(site, Running::Product)
+    bind(site, CumulativeOp::Product)
 }
 
 /// Binds `CumSum`.
 pub(crate) fn bind_sum(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    bind(site, Running::Sum)
+    bind(site, CumulativeOp::Sum)
 }
 
-fn bind(site: &Site<'_>, of: Running) -> Result<Box<dyn Kernel>, BindError> {
+fn bind(site: &Site<'_>, of: CumulativeOp) -> Result<Box<dyn Kernel>, BindError> {
     let which = Cumulative {
-        of,
+        op: of,
         exclusive: site.need_int("exclusive")? != 0,
         reverse: site.need_int("reverse")? != 0,
     };
@@ -46,14 +46,14 @@ impl<T: CumulativeLoops + Element> Kernel for UpToEach<T> {
         let sizes = split_at_axis(&dims, axis)?;
         call.reserve_slices::<T>(2 * sizes[1] * sizes[2])?;
         let y = call.output_slice::<T>(0, &dims)?;
-        T::cumulative(exec, self.which, sizes, x, y)?;
+        T::cumulative(exec, self.which, sizes.into(), x, y)?;
         Ok(())
     }
 
     fn describe(&self) -> String {
-        let of = match self.which.of {
-            Running::Sum => "sum",
-            Running::Product => "product",
+        let of = match self.which.op {
+            CumulativeOp::Sum => "sum",
+            CumulativeOp::Product => "product",
         };
         format!("cumulative {of} of {}", T::DATA_TYPE)
     }

@@ -59,14 +59,14 @@ impl<T: FloatLoops + Element> Kernel for AlongAxis<T> {
             let sizes = split_at_axis(dims_in_place(call)?, self.axis)?;
             call.reserve_slices::<T>(2 * sizes[1] * sizes[2])?;
             if let Some((_, x)) = call.in_place::<T>()? {
-                T::softmax_in_place(exec, self.op, sizes, x)?;
+                T::softmax_in_place(exec, self.op, sizes.into(), x)?;
             }
             return Ok(());
         }
         let (x, dims) = (call.slice::<T>(0)?, Dims::from(call.tensor(0)?.dims()));
         let sizes = split_at_axis(&dims, self.axis)?;
         call.reserve_slices::<T>(2 * sizes[1] * sizes[2])?;
-        T::softmax(exec, self.op, sizes, x, call.output_slice::<T>(0, &dims)?)?;
+        T::softmax(exec, self.op, sizes.into(), x, call.output_slice::<T>(0, &dims)?)?;
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use sardonyx_kernels::FeatureLoops;
 use sardonyx_kernels::copy::Indices;
-use sardonyx_kernels::ml::{self, RowNorm};
+use sardonyx_kernels::ml::{self, ColumnRange, FeatureScale, RowNorm};
 use sardonyx_kernels::number::Number;
 use sardonyx_tensor::{DataType, Dims, Element, shape};
 use smallvec::SmallVec;
@@ -50,7 +50,8 @@ impl<T: FeatureLoops + Element> Kernel for Scaler<T> {
         demand_per_feature("offset", self.offsets.len(), features)?;
         demand_per_feature("scale", self.factors.len(), features)?;
         let y = call.output_like::<f32>()?;
-        T::scale_features(exec, features, [&self.offsets, &self.factors], x, y)?;
+        let scale = FeatureScale { offsets: &self.offsets, factors: &self.factors };
+        T::scale_features(exec, features, scale, x, y)?;
         Ok(())
     }
 
@@ -311,7 +312,7 @@ impl<T: FeatureLoops + Element> Kernel for Vectorizer<T> {
         let y = call.output_slice::<f32>(0, &[rows, width])?;
         let mut at = 0;
         for (x, columns, count) in parts {
-            T::place_columns(exec, columns, [width, at, count], x, y)?;
+            T::place_columns(exec, columns, ColumnRange { width, start: at, count }, x, y)?;
             at += count;
         }
         Ok(())

@@ -3,7 +3,7 @@
 //! Scores of float inputs are computed in f32, those of other inputs in f64; the output is f32.
 
 use sardonyx_kernels::ml::{
-    KernelFunction, Pairs, PostTransform, Score, Sigmoids, Sums, pair_count,
+    KernelFunction, Pairs, PostTransform, Score, Sigmoids, Sums, SupportVectors, pair_count,
 };
 use sardonyx_kernels::number::{Arith, Number};
 use sardonyx_kernels::reduce::{Extreme, Ties};
@@ -29,7 +29,14 @@ trait ScoreType: ScoreLoops + Loops + Element {
         scores: &[Self],
         best: &mut [i64],
     ) -> Result<(), Ended> {
-        Self::arg_extreme(exec, Extreme::Max, Ties::First, [best.len(), width, 1], scores, best)
+        Self::arg_extreme(
+            exec,
+            Extreme::Max,
+            Ties::First,
+            [best.len(), width, 1].into(),
+            scores,
+            best,
+        )
     }
 }
 
@@ -318,7 +325,8 @@ impl<R: ScoreType> Vectors<R> {
     fn compare(&self, exec: &Exec<'_>, x: &[R], similarities: &mut [R]) -> Result<(), Ended> {
         let rows = similarities.len() / self.count;
         let sizes = Sums { rows, features: self.features, sums: self.count, pitch: self.count };
-        R::similarities(exec, self.kernel, sizes, x, [&self.vectors, &self.zeros], similarities)
+        let vectors = SupportVectors { vectors: &self.vectors, zeros: &self.zeros };
+        R::similarities(exec, self.kernel, sizes, x, vectors, similarities)
     }
 
     /// Returns the scratch memory in bytes that comparing some rows takes at most.

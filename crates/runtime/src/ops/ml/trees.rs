@@ -6,7 +6,9 @@ mod listed;
 mod newest;
 
 use half::f16;
-use sardonyx_kernels::trees::{Aggregate, Ensemble, Fault, Finish, Outputs, Rows, Scores, Trees};
+use sardonyx_kernels::trees::{
+    Aggregate, Ensemble, Fault, Finish, Outputs, Rows, Scores, TreeMemory, Trees,
+};
 use sardonyx_model::Dim;
 use sardonyx_ops::AttrValue;
 use sardonyx_tensor::{CastOptions, DataType, TensorView, cast, shape::elems};
@@ -70,7 +72,7 @@ impl Kernel for Predict {
         let [keys, sums] = self.trees.scratch(exec.pool, rows);
         let mut keys = call.scratch_uninit::<u64>(keys)?;
         let mut sums = call.scratch_uninit::<f64>(sums)?;
-        let scratch = (&mut keys[..], &mut sums[..]);
+        let scratch = TreeMemory { keys: &mut keys, sums: &mut sums };
         let dims = [rows, self.finish.columns(self.targets)];
         let count = elems(&dims)?;
         let Some(classes) = &self.classes else {
@@ -80,7 +82,7 @@ impl Kernel for Predict {
                 _ => Scores::Half(call.output_slice::<f16>(0, &dims)?),
             };
             let out = Outputs { scores, best: None };
-            self.trees.predict(exec, [rows, columns], x, &self.finish, out, scratch)?;
+            self.trees.predict(exec, [rows, columns].into(), x, &self.finish, out, scratch)?;
             return Ok(());
         };
         let mut best = call.scratch::<i64>(if call.has_output(0) { rows } else { 0 })?;
@@ -94,7 +96,7 @@ impl Kernel for Predict {
             Scores::Unwanted
         };
         let out = Outputs { scores, best: call_best(&mut best, rows) };
-        self.trees.predict(exec, [rows, columns], x, &self.finish, out, scratch)?;
+        self.trees.predict(exec, [rows, columns].into(), x, &self.finish, out, scratch)?;
         if is_part {
             let kept = call.output_slice::<f32>(1, &[rows, 1])?;
             kept.iter_mut().zip(both.chunks_exact(2)).for_each(|(kept, row)| *kept = row[1]);

@@ -63,7 +63,7 @@ where
         let mut running = [widen_input(call, 3)?, widen_input(call, 4)?];
         let mut found = call.scratch::<[f64; 2]>(channels)?;
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
-        T::channel_statistics(exec, [batch, channels, inner], x, &mut found)?;
+        T::channel_statistics(exec, [batch, channels, inner].into(), x, &mut found)?;
         let mut split = [call.scratch::<f64>(channels)?, call.scratch::<f64>(channels)?];
         for (which, split) in split.iter_mut().enumerate() {
             let values = split.iter_mut().zip(&found[..]);

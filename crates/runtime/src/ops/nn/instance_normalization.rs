@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 use sardonyx_kernels::FloatLoops;
-use sardonyx_kernels::norm::{Affine, ByRow, Statistics};
+use sardonyx_kernels::norm::{Affine, RowNormalization, Statistics};
 use sardonyx_kernels::number::Number;
 use sardonyx_tensor::{Dims, Element};
 
@@ -68,7 +68,7 @@ where
         let statistics = Statistics::MeanVariance;
         T::normalize_rows(
             exec,
-            ByRow { statistics, len: inner, epsilon: self.epsilon, affine },
+            RowNormalization { statistics, len: inner, epsilon: self.epsilon, affine },
             x,
             y,
             None,

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 use sardonyx_kernels::elementwise::{Binary, MAX_RANK, Side, Strided};
-use sardonyx_kernels::norm::{Affine, ByRow, Norm, RowInputs, RowOutputs, Statistics};
+use sardonyx_kernels::norm::{Affine, Norm, RowInputs, RowNormalization, RowOutputs, Statistics};
 use sardonyx_kernels::number::Number;
 use sardonyx_kernels::pixels::{self, Pixels, PixelsMut};
 use sardonyx_kernels::reduce::Reduce;
@@ -278,7 +278,7 @@ impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
         let (y, sum) = normalized_and_sum::<T>(self.sum, call, &dims)?;
         T::layer_norm(
             exec,
-            rows,
+            rows.into(),
             RowInputs { x, residual, scale: &scale, epsilon: self.epsilon },
             bias.as_deref(),
             RowOutputs {
@@ -322,7 +322,7 @@ impl<T: Element + FloatLoops> Kernel for RootMeanSquare<T> {
         let (y, sum) = normalized_and_sum::<T>(self.sum, call, &dims)?;
         T::rms_norm(
             exec,
-            rows,
+            rows.into(),
             RowInputs { x, residual, scale: &scale, epsilon: self.epsilon },
             y,
             sum,
@@ -355,7 +355,7 @@ impl Kernel for MixedRootMeanSquare {
         let mut y = call.scratch::<f64>(x.len())?;
         f64::rms_norm(
             exec,
-            rows,
+            rows.into(),
             RowInputs { x: &x, residual: None, scale: &scale, epsilon: self.epsilon },
             &mut y,
             None,
@@ -405,7 +405,7 @@ where
         }
         T::normalize_rows(
             exec,
-            ByRow {
+            RowNormalization {
                 statistics: Statistics::MeanVariance,
                 len: channels / self.groups * inner,
                 epsilon: self.epsilon,
@@ -437,7 +437,7 @@ impl<T: Element + FloatLoops> Kernel for LpNormalization<T> {
         let sizes = split_at_axis(&dims, self.axis)?;
         call.reserve_slices::<T>(2 * sizes[1] * sizes[2])?;
         let y = call.output_slice::<T>(0, &dims)?;
-        T::lp_norm(exec, self.norm, sizes, x, y)?;
+        T::lp_norm(exec, self.norm, sizes.into(), x, y)?;
         Ok(())
     }
 

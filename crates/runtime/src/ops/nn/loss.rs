@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::loss::{NoClass, Scored};
+use sardonyx_kernels::loss::{ClassScores, NoClass};
 use sardonyx_kernels::number::Number;
 use sardonyx_tensor::{DataType, Dims, Element};
 
@@ -55,7 +55,7 @@ impl<T: Element + Number> Loss<T> {
     fn with<L: Element + Copy + Into<i64>>(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (dims, split) = sizes(call)?;
         let mut one = None;
-        let scored = Scored {
+        let scored = ClassScores {
             scores: call.slice::<T>(0)?,
             split,
             labels: call.slice::<L>(1)?,

@@ -48,7 +48,7 @@ impl<T: Element + FloatLoops> Kernel for Lrn<T> {
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         call.reserve_slices::<T>(2 * sizes[1] * sizes[2])?;
         let y = call.output_slice::<T>(0, &dims)?;
-        T::local_response_norm(exec, sizes, self.response, x, y)?;
+        T::local_response_norm(exec, sizes.into(), self.response, x, y)?;
         Ok(())
     }
 }

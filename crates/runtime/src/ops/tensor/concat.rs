@@ -1,5 +1,6 @@
 //! Concat: joins tensors along one axis.
 
+use sardonyx_kernels::copy::{StridedMut, StridedRef};
 use sardonyx_kernels::{Ended, MoveLoops, Pool};
 use sardonyx_tensor::{DataType, Dims, TensorView, ViewData, shape, shape::normalize_axis};
 use smallvec::SmallVec;
@@ -224,8 +225,16 @@ impl JoinedInput<'_> {
         MoveLoops::copy_between(
             self.pool,
             self.input.dims(),
-            (self.data.as_chunks::<WIDTH>().0, self.input.offset(), &self.input.strides()),
-            (out.as_chunks_mut::<WIDTH>().0, self.start, self.steps),
+            StridedRef {
+                data: self.data.as_chunks::<WIDTH>().0,
+                start: self.input.offset(),
+                strides: &self.input.strides(),
+            },
+            StridedMut {
+                data: out.as_chunks_mut::<WIDTH>().0,
+                start: self.start,
+                strides: self.steps,
+            },
         )
     }
 }

@@ -74,7 +74,7 @@ impl Movement for Pick<'_> {
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        T::gather(pool, self.split, sources[0], self.indices, out).map_err(|failure| {
+        T::gather(pool, self.split.into(), sources[0], self.indices, out).map_err(|failure| {
             KernelError::from_failure(failure, |error| format!("axis {}: {error}", self.axis))
         })
     }

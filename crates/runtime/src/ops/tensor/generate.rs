@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use sardonyx_kernels::copy::MatrixDims;
 use sardonyx_kernels::elementwise::{self, Ranged};
 use sardonyx_kernels::{MoveLoops, Pool};
 use sardonyx_tensor::shape::normalize_axis;
@@ -188,7 +189,7 @@ impl Movement for Hot {
         out: &mut [T],
     ) -> Result<(), KernelError> {
         let (off, on) = (sources[0][0], sources[0][1]);
-        T::one_hot(pool, self.sizes, &self.indices, off, on, out)?;
+        T::one_hot(pool, self.sizes.into(), &self.indices, off, on, out)?;
         Ok(())
     }
 }
@@ -207,7 +208,7 @@ impl Kernel for Trilu {
         let part = Triangle {
             upper: self.upper,
             diagonal,
-            sizes: [outer.iter().product(), *height, *width],
+            sizes: MatrixDims { matrices: outer.iter().product(), height: *height, width: *width },
         };
         let dims = Dims::from(data.dims());
         move_elements(call, 0, &dims, &[data], &part)
@@ -217,7 +218,7 @@ impl Kernel for Trilu {
 struct Triangle {
     upper: bool,
     diagonal: i64,
-    sizes: [usize; 3],
+    sizes: MatrixDims,
 }
 
 impl Movement for Triangle {

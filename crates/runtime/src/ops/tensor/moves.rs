@@ -5,6 +5,7 @@
 //! indices are moved.
 
 use bytemuck::Pod;
+use sardonyx_kernels::copy::{StridedMut, StridedRef};
 use sardonyx_kernels::elementwise::broadcast_strides;
 use sardonyx_kernels::{Ended, MoveLoops, Pool};
 use sardonyx_tensor::{
@@ -158,8 +159,8 @@ pub(in crate::ops) fn copy_images(
     MoveLoops::copy_between(
         pool,
         &over_pixels,
-        (from.as_chunks::<4>().0, x.offset, &x_strides),
-        (to.as_chunks_mut::<4>().0, y.offset, &y_strides),
+        StridedRef { data: from.as_chunks::<4>().0, start: x.offset, strides: &x_strides },
+        StridedMut { data: to.as_chunks_mut::<4>().0, start: y.offset, strides: &y_strides },
     )
 }
 

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::copy::{IndexOutOfRange, Indices, ScatterInto};
+use sardonyx_kernels::copy::{IndexOutOfRange, Indices, RingDims, ScatterInto};
 use sardonyx_kernels::number::{Arith, Number};
 use sardonyx_kernels::{Failure, MoveLoops, Pool, ScatterLoops};
 use sardonyx_tensor::{DataType, Dims, Element, TensorView, shape::normalize_axis};
@@ -142,8 +142,8 @@ enum By<'a> {
 
 /// Positions of the new entries of each sequence.
 pub(super) struct Sequences<'a> {
-    /// Sizes of the batch, of the axes between, of the axis, and of the axes after it.
-    sizes: [usize; 4],
+    /// Sizes of the ring buffers.
+    sizes: RingDims,
     /// Number of new entries of a sequence.
     pub(super) count: usize,
     /// Position of the first entry of each sequence; 0 by default.
@@ -190,7 +190,8 @@ impl<'a> Sequences<'a> {
             }
         }
         let product = |dims: &[usize]| dims.iter().product::<usize>();
-        let sizes = [*batch, product(between), size, product(&dims[axis + 1..])];
+        let inner = product(&dims[axis + 1..]);
+        let sizes = RingDims { batch: *batch, outer: product(between), axis: size, inner };
         Ok(Sequences { sizes, count, starts })
     }
 

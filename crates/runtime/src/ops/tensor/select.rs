@@ -99,7 +99,7 @@ impl Movement for Slices<'_> {
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        T::gather(pool, self.sizes, sources[0], Indices::Long(self.indices), out)
+        T::gather(pool, self.sizes.into(), sources[0], Indices::Long(self.indices), out)
             .map_err(|failure| KernelError::from_failure(failure, |error| error.to_string()))
     }
 }
@@ -174,14 +174,14 @@ impl<T: Loops + Element> Kernel for TopK<T> {
         if call.has_output(0)
             && let (values, Some(positions)) = call.output_slices::<T, i64>(1, &dims)?
         {
-            T::top_k(pool, self.largest, sizes, k, x, values, positions)?;
+            T::top_k(pool, self.largest, sizes.into(), k, x, values, positions)?;
             return Ok(());
         }
         // Only one of the two outputs has a reader.
         let len = dims.iter().product();
         let mut values = call.scratch::<T>(len)?;
         let mut positions = call.scratch::<i64>(len)?;
-        T::top_k(pool, self.largest, sizes, k, x, &mut values, &mut positions)?;
+        T::top_k(pool, self.largest, sizes.into(), k, x, &mut values, &mut positions)?;
         if call.has_output(0) {
             call.output_slice::<T>(0, &dims)?.copy_from_slice(&values);
         }

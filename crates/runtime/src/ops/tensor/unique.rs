@@ -114,7 +114,7 @@ macro_rules! numbers {
                 sizes: [usize; 3],
                 keys: &mut [u64],
             ) -> Result<(), KernelError> {
-                <$t as Loops>::keys(call.exec.pool, sizes, call.slice::<$t>(0)?, keys)?;
+                <$t as Loops>::keys(call.exec.pool, sizes.into(), call.slice::<$t>(0)?, keys)?;
                 Ok(())
             }
         }
@@ -132,7 +132,7 @@ impl Keyed for Bool8 {
 
     fn keys(call: &Call<'_>, sizes: [usize; 3], keys: &mut [u64]) -> Result<(), KernelError> {
         let bytes: &[u8] = bytemuck::cast_slice(call.slice::<Bool8>(0)?);
-        <u8 as Loops>::keys(call.exec.pool, sizes, bytes, keys)?;
+        <u8 as Loops>::keys(call.exec.pool, sizes.into(), bytes, keys)?;
         // Any byte but 0 is true.
         keys.iter_mut().for_each(|key| *key = (*key).min(1));
         Ok(())
@@ -146,7 +146,7 @@ fn keys_of_parts<T: Element, P: Element + Loops>(
     keys: &mut [u64],
 ) -> Result<(), KernelError> {
     let parts: &[P] = bytemuck::cast_slice(call.slice::<T>(0)?);
-    P::keys(call.exec.pool, [outer, axis, 2 * inner], parts, keys)?;
+    P::keys(call.exec.pool, [outer, axis, 2 * inner].into(), parts, keys)?;
     Ok(())
 }
 
@@ -203,7 +203,7 @@ fn rank_strings(
         }
         ranks[*position] = rank;
     }
-    <u64 as Loops>::keys(pool, sizes, ranks, keys)
+    <u64 as Loops>::keys(pool, sizes.into(), ranks, keys)
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 
 use bytemuck::Pod;
 use sardonyx_kernels::attention::{
-    Attention as Job, Heads, Mask, NO_WINDOW, Sizes, Stage, attention, attention_doubles,
-    attention_plain,
+    Attention as Job, Heads, HeadsMut, Mask, NO_WINDOW, Sizes, Stage, StageScores, attention,
+    attention_doubles, attention_plain,
 };
 use sardonyx_kernels::number::Math;
 use sardonyx_kernels::{Ended, Exec};
@@ -253,7 +253,7 @@ enum Hidden<'a, T> {
 }
 
 /// Function that computes one attention into memory with the given strides.
-type Compute<T> = fn(&Exec<'_>, &Job<'_, T>, &mut [T], [usize; 4]) -> Result<(), Ended>;
+type Compute<T> = fn(&Exec<'_>, &Job<'_, T>, HeadsMut<'_, T>) -> Result<(), Ended>;
 
 impl Attention {
     fn run_as<T: Operands>(
@@ -308,13 +308,15 @@ impl Attention {
         let mut scores = call.scratch::<T>(batch.saturating_mul(row))?;
         let mut fill = |y: &mut [T]| -> Result<(), Ended> {
             for (index, job) in jobs.iter().enumerate() {
-                let y = y.get_mut(index * strides[0]..).unwrap_or_default();
+                let data = y.get_mut(index * strides[0]..).unwrap_or_default();
+                let y = HeadsMut { data, strides };
                 if has_scores {
                     // A job with fewer keys leaves the rest of each row unchanged.
-                    let wanted = (self.stage, &mut scores[index * row..], sizes.keys);
-                    attention_plain(job, y, strides, Some(wanted));
+                    let scores = &mut scores[index * row..];
+                    let wanted = StageScores { stage: self.stage, scores, stride: sizes.keys };
+                    attention_plain(job, y, Some(wanted));
                 } else {
-                    compute(exec, job, y, strides)?;
+                    compute(exec, job, y)?;
                 }
             }
             Ok(())

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use sardonyx_kernels::FloatLoops;
-use sardonyx_kernels::rotary::{Angles, Rotary};
+use sardonyx_kernels::rotary::{Angles, Rotary, RotaryDims};
 use sardonyx_tensor::{Dims, Element};
 
 use crate::error::{BindError, KernelError, fail};
@@ -37,18 +37,19 @@ struct RotaryEmbedding<T> {
 }
 
 impl<T> RotaryEmbedding<T> {
-    /// Returns batch, length, and the sizes of the loops.
-    fn layout(&self, dims: &[usize]) -> Result<(usize, usize, [usize; 4]), KernelError> {
+    /// Returns batch, length, and the dims of the heads.
+    fn layout(&self, dims: &[usize]) -> Result<(usize, usize, RotaryDims), KernelError> {
         match *dims {
             [batch, heads, length, features] => {
-                Ok((batch, length, [batch, heads, length, features]))
+                Ok((batch, length, RotaryDims { outer: batch, heads, inner: length, features }))
             }
             [batch, length, packed] => {
                 if self.heads == 0 || packed % self.heads != 0 {
                     fail!("{packed} features cannot be divided into {} heads", self.heads);
                 }
                 let features = packed / self.heads;
-                Ok((batch, length, [batch * length, self.heads, 1, features]))
+                let outer = batch * length;
+                Ok((batch, length, RotaryDims { outer, heads: self.heads, inner: 1, features }))
             }
             _ => fail!("the input has rank {}, not 3 or 4", dims.len()),
         }
@@ -59,7 +60,7 @@ impl<T: Element + FloatLoops> Kernel for RotaryEmbedding<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims: Dims = call.tensor(0)?.dims().into();
         let (batch, length, layout) = self.layout(&dims)?;
-        let features = layout[3];
+        let features = layout.features;
         let rotated = if self.rotated == 0 { features } else { self.rotated };
         if rotated > features || rotated % 2 != 0 {
             fail!("{rotated} of {features} features cannot be rotated in pairs");

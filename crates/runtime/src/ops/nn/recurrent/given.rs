@@ -154,9 +154,11 @@ impl<'k, 'a, T: WideElement> RecurrentOperands<'k, 'a, T> {
             return as_right::<T>(weights.packed[direction].panels()?);
         }
         match self.w.as_deref() {
-            Some(w) => {
-                Ok(T::plain(MatRef::col_major(row_of(w, direction, rows * input), input, rows)))
-            }
+            Some(w) => Ok(T::wrap_matrix(MatRef::col_major(
+                row_of(w, direction, rows * input),
+                input,
+                rows,
+            ))),
             None => fail!("input {W} is missing"),
         }
     }
@@ -184,7 +186,7 @@ impl<'k, 'a, T: WideElement> RecurrentOperands<'k, 'a, T> {
             return as_right::<T>(made);
         }
         match self.plain_state(direction, product) {
-            Some(plain) => Ok(T::plain(plain)),
+            Some(plain) => Ok(T::wrap_matrix(plain)),
             None => fail!("input {R} is missing"),
         }
     }
@@ -329,7 +331,7 @@ fn row_of<T>(rows: &[T], index: usize, len: usize) -> &[T] {
 }
 
 fn as_right<T: RecurrentElement>(matrix: &PackedB) -> Result<T::Right<'_>, KernelError> {
-    match T::packed(matrix) {
+    match T::wrap_packed(matrix) {
         Some(right) => Ok(right),
         None => fail!("this type has no packed form"),
     }
