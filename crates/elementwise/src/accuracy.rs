@@ -1,4 +1,5 @@
-//! Compares each function of the kernels with f64, densely over all numbers, on each instruction set.
+//! Compares each function of the kernels with f64, densely over all numbers, on each instruction
+//! set.
 //!
 //! The bounds are read from the table in the documentation of `vecmath`.
 
@@ -61,7 +62,8 @@ fn functions() -> Vec<(&'static str, Unary, Exact)> {
 
 /// Properties of f32 and f64 that the tests need.
 trait Tested: UnaryElement + BinaryElement {
-    /// Column of the table with the bounds for the type, in ULP; absolute bounds are in the next one.
+    /// Column of the table with the bounds for the type, in ULP; absolute bounds are in the next
+    /// one.
     const COLUMN: usize;
     const MAX: f64;
     /// Returns the distance between neighbouring floats around `exact`.
@@ -104,7 +106,8 @@ impl Tested for f64 {
     }
 }
 
-/// Error bound: a number of units in the last place, or an absolute distance, or a part of the argument.
+/// Error bound: a number of units in the last place, or an absolute distance, or a part of the
+/// argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Bound {
     ulps: f64,
@@ -175,8 +178,8 @@ impl Worst {
     }
 }
 
-/// Returns evenly spaced bits, evenly spaced small numbers, and neighbours of multiples of a quarter circle and of the
-/// edges of domains and ranges.
+/// Returns evenly spaced bits, evenly spaced small numbers, and neighbours of multiples of a
+/// quarter circle and of the edges of domains and ranges.
 fn inputs<T: Tested>(count: u64) -> Vec<T> {
     let edges =
         [0.0, 0.5, 1.0, 2.0, 88.72284, 103.97208, 709.782712893384, 745.1332191019412, 8192.0]
@@ -227,8 +230,8 @@ fn check_power<T: Tested>() {
     let edges = [0.0, 0.5, 1.0, 2.0, 3.0, 10.0, f64::INFINITY, f64::NAN, 1e-20, 1.0 + 1e-6];
     let edges = || edges.into_iter().flat_map(|x| [x, -x]).map(T::from_f64);
     let near = (1..400).map(|i| T::from_f64(f64::from(i) * 0.0137));
-    // Without signalling NaNs: the C library does not raise them to the power of 0 as 1, and conversion to f64 makes
-    // them quiet.
+    // Without signalling NaNs: the C library does not raise them to the power of 0 as 1, and
+    // conversion to f64 makes them quiet.
     let spread = |count| T::spread(count).into_iter().filter(|x| !x.to_f64().is_nan());
     let bases: Vec<T> = edges().chain(near).chain(spread(1500)).collect();
     let small = (-60..60).map(|i| T::from_f64(f64::from(i) * 0.25));

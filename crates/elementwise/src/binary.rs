@@ -58,8 +58,8 @@ pub enum Side {
 ///
 /// # Panics
 ///
-/// If the length of `out` is not the product of `dims`, a stride list has another length than `dims`, or an operand is
-/// too short for its strides.
+/// If the length of `out` is not the product of `dims`, a stride list has another length than
+/// `dims`, or an operand is too short for its strides.
 pub fn binary<T: BinaryElement>(
     exec: &Exec<'_>,
     op: Binary,
@@ -97,13 +97,13 @@ pub(super) fn compute_part<T: BinaryElement>(
     });
 }
 
-/// Computes `a = op(a, b)` or, with [`Side::Right`], `a = op(b, a)`. `a` is contiguous with dims `dims`; `b` is
-/// broadcast to them like operands of [`binary`].
+/// Computes `a = op(a, b)` or, with [`Side::Right`], `a = op(b, a)`. `a` is contiguous with dims
+/// `dims`; `b` is broadcast to them like operands of [`binary`].
 ///
 /// # Panics
 ///
-/// If the length of `a` is not the product of `dims`, strides have another length than `dims`, or `b` is too short for
-/// its strides.
+/// If the length of `a` is not the product of `dims`, strides have another length than `dims`, or
+/// `b` is too short for its strides.
 pub fn binary_in_place<T: BinaryElement>(
     exec: &Exec<'_>,
     op: Binary,
@@ -191,7 +191,8 @@ operations! {
     UsedDivisor |a, b| if a == W::ZERO && (b == W::ZERO || b.is_nan()) { W::ONE } else { b };
 }
 
-/// Powers with a constant exponent that need no logarithm. Other powers are computed by the C library's `pow`.
+/// Powers with a constant exponent that need no logarithm. Other powers are computed by the C
+/// library's `pow`.
 #[derive(Clone, Copy)]
 enum Simple {
     Square,
@@ -247,8 +248,9 @@ impl<W: Math> Map2<W> for Inverted {
     }
 }
 
-/// Calls `$run!(operation)` with the operation type for `$op`, or evaluates `$scalar` for operations whose elements
-/// each take a call of the C library or a division, so that vectors gain nothing.
+/// Calls `$run!(operation)` with the operation type for `$op`, or evaluates `$scalar` for
+/// operations whose elements each take a call of the C library or a division, so that vectors gain
+/// nothing.
 macro_rules! with_operation {
     ($op:expr, $run:ident, $scalar:expr) => {
         match $op {
@@ -267,7 +269,8 @@ macro_rules! with_operation {
     };
 }
 
-/// Calls `$run!(operation)` and returns if the operation is a power with a simple constant exponent.
+/// Calls `$run!(operation)` and returns if the operation is a power with a simple constant
+/// exponent.
 macro_rules! simple_power {
     ($op:expr, $b:expr, $run:ident) => {
         if $op == Binary::Pow
@@ -286,15 +289,16 @@ macro_rules! simple_power {
 
 /// Exact remainder of floats with the sign of the dividend; NaN if the quotient is too large.
 ///
-/// The product of the truncated quotient and the divisor has at most 51 bits, so that an f64 holds it. A quotient that
-/// was rounded up leaves a remainder of the other sign, which is corrected.
+/// The product of the truncated quotient and the divisor has at most 51 bits, so that an f64 holds
+/// it. A quotient that was rounded up leaves a remainder of the other sign, which is corrected.
 #[derive(Clone, Copy)]
 struct RemainderOfQuotient;
 
 impl Map2<f32> for RemainderOfQuotient {
     #[inline(always)]
     fn apply<const FMA: bool>(self, a: f32, b: f32) -> f32 {
-        /// Value: largest quotient, of 27 bits: with 24 bits of the divisor, products fit the 53 of an f64.
+        /// Value: largest quotient, of 27 bits: with 24 bits of the divisor, products fit the 53 of
+        /// an f64.
         const MOST: f64 = (1u64 << 27) as f64;
         let (dividend, divisor) = (f64::from(a), f64::from(b));
         let quotient = (dividend / divisor).trunc();
@@ -305,7 +309,8 @@ impl Map2<f32> for RemainderOfQuotient {
     }
 }
 
-/// Computes operations without a vector form: element by element, except remainders, most of which have one.
+/// Computes operations without a vector form: element by element, except remainders, most of which
+/// have one.
 fn call_on_floats(level: Level, op: Binary, a: &[f32], b: &[f32], out: &mut [f32]) {
     if op != Binary::Fmod {
         return both_plain(op, a, b, out);
@@ -405,8 +410,8 @@ impl BinaryElement for f64 {
     }
 }
 
-/// Implements [`BinaryElement`] for 16-bit floats: by vectors where instructions do the whole operation, else by
-/// widening blocks for the loops of f32.
+/// Implements [`BinaryElement`] for 16-bit floats: by vectors where instructions do the whole
+/// operation, else by widening blocks for the loops of f32.
 macro_rules! halves {
     ($($t:ty),*) => { $(
         impl BinaryElement for $t {
@@ -464,8 +469,8 @@ macro_rules! integers {
 
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 
-/// Computes `op` in the only form that loops of most types are compiled in: for the baseline of the target, with both
-/// operands in slices.
+/// Computes `op` in the only form that loops of most types are compiled in: for the baseline of the
+/// target, with both operands in slices.
 fn both_plain<T: Number>(op: Binary, a: &[T], b: &[T], out: &mut [T]) {
     macro_rules! run {
         ($op:expr) => {
@@ -509,8 +514,8 @@ fn row_of_slices<T: Number>(
     }
 }
 
-/// Replaces the operand `a` of a row by the results, block by block: `row` reads a copy on the stack. A loop that reads
-/// and writes the same memory would have to be compiled separately.
+/// Replaces the operand `a` of a row by the results, block by block: `row` reads a copy on the
+/// stack. A loop that reads and writes the same memory would have to be compiled separately.
 fn each_block_in_place<T: Number>(
     side: Side,
     a: &mut [T],

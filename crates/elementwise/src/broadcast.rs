@@ -1,17 +1,18 @@
 //! Walks over operands that are broadcast to common output dims.
 //!
-//! Dims that all operands step through evenly are merged first, so that nearly all cases become rows whose operands are
-//! contiguous or constant. Other operands are copied to a small block on the stack, so that loops see only contiguous
-//! or constant ones.
+//! Dims that all operands step through evenly are merged first, so that nearly all cases become
+//! rows whose operands are contiguous or constant. Other operands are copied to a small block on
+//! the stack, so that loops see only contiguous or constant ones.
 
 use sardonyx_simd::Level;
 use sardonyx_simd::number::Number;
 
-/// Limit: most dims, after merging, in kernels with strides. Merging needs at most the rank of the tensors.
+/// Limit: most dims, after merging, in kernels with strides. Merging needs at most the rank of the
+/// tensors.
 pub const MAX_RANK: usize = 32;
 
-/// Operand that is broadcast to the dims of an output. The stride of a dim counts elements of `data`; 0 repeats one
-/// element (see [`broadcast_strides`]).
+/// Operand that is broadcast to the dims of an output. The stride of a dim counts elements of
+/// `data`; 0 repeats one element (see [`broadcast_strides`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Strided<'a, T> {
     pub data: &'a [T],
@@ -30,8 +31,8 @@ impl<'a, T> Strided<'a, T> {
     }
 }
 
-/// Computes the strides with which a contiguous operand of dims `dims` is broadcast to `out_dims`: dims are aligned at
-/// the end, and dims of 1 repeat. Returns `None` if it cannot be broadcast.
+/// Computes the strides with which a contiguous operand of dims `dims` is broadcast to `out_dims`:
+/// dims are aligned at the end, and dims of 1 repeat. Returns `None` if it cannot be broadcast.
 ///
 /// # Panics
 ///
@@ -70,7 +71,8 @@ impl<const N: usize> Walk<N> {
     ///
     /// # Panics
     ///
-    /// If lengths differ, an operand is too short for its strides, or more than [`MAX_RANK`] dims remain.
+    /// If lengths differ, an operand is too short for its strides, or more than [`MAX_RANK`] dims
+    /// remain.
     pub fn new(dims: &[usize], strides: [&[usize]; N], lens: [usize; N]) -> Walk<N> {
         for operand in strides {
             assert_eq!(operand.len(), dims.len(), "one stride per dim");
@@ -78,7 +80,8 @@ impl<const N: usize> Walk<N> {
         Self::with_starts(dims, |i, d| strides[i][d] as isize, [0; N], lens)
     }
 
-    /// Creates a walk whose operands start at `starts`. `stride(i, d)` is the stride of operand `i` in dim `d`.
+    /// Creates a walk whose operands start at `starts`. `stride(i, d)` is the stride of operand `i`
+    /// in dim `d`.
     pub fn with_starts(
         dims: &[usize],
         stride: impl Fn(usize, usize) -> isize,
@@ -137,8 +140,8 @@ impl<const N: usize> Walk<N> {
         self.strides[self.rank - 1].map(|stride| stride as usize)
     }
 
-    /// Returns the rows, or parts of rows, that make up outputs `start..end`: offsets of the operands, index of the
-    /// first output, and length.
+    /// Returns the rows, or parts of rows, that make up outputs `start..end`: offsets of the
+    /// operands, index of the first output, and length.
     #[inline(always)]
     pub fn rows(&self, start: usize, end: usize) -> Rows<'_, N> {
         let mut rows =
@@ -171,12 +174,13 @@ pub(crate) enum Way<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> Way<'a, N> {
-    /// Finds the paths of operands like [`Walk::new`]. Creates a walk, which is costly for a few elements, in `walk`
-    /// only if needed.
+    /// Finds the paths of operands like [`Walk::new`]. Creates a walk, which is costly for a few
+    /// elements, in `walk` only if needed.
     ///
     /// # Panics
     ///
-    /// If lengths differ, an operand is too short for its strides, or more than [`MAX_RANK`] dims remain.
+    /// If lengths differ, an operand is too short for its strides, or more than [`MAX_RANK`] dims
+    /// remain.
     #[inline]
     pub(crate) fn new(
         dims: &[usize],
@@ -221,8 +225,8 @@ impl<'a, const N: usize> Way<'a, N> {
     }
 }
 
-/// Returns the step with which an operand of `len` elements goes through all of `dims`. `None` if there are several,
-/// the operand is too short, or the output is empty.
+/// Returns the step with which an operand of `len` elements goes through all of `dims`. `None` if
+/// there are several, the operand is too short, or the output is empty.
 fn even_step(dims: &[usize], strides: &[usize], len: usize) -> Option<usize> {
     assert_eq!(strides.len(), dims.len(), "one stride per dim");
     let (mut step, mut count) = (None, 1_usize);
@@ -308,8 +312,8 @@ impl<T: Copy> Operand<'_, T> {
 }
 
 impl<'a, T: Number> Operand<'a, T> {
-    /// Widens the elements, at most [`BLOCK`], into `block`; elements of a type that computes in itself are returned
-    /// unchanged.
+    /// Widens the elements, at most [`BLOCK`], into `block`; elements of a type that computes in
+    /// itself are returned unchanged.
     pub(crate) fn widen<'b>(&self, level: Level, block: &'b mut [T::Wide]) -> Operand<'b, T::Wide>
     where
         'a: 'b,
@@ -328,8 +332,8 @@ impl<'a, T: Number> Operand<'a, T> {
     }
 }
 
-/// Calls `body(a, b, out)` on pieces of a row of two operands, after gathering operands that are neither contiguous nor
-/// constant.
+/// Calls `body(a, b, out)` on pieces of a row of two operands, after gathering operands that are
+/// neither contiguous nor constant.
 #[inline]
 pub(crate) fn for_each_piece<T: Copy + Default, O>(
     a: &[T],
@@ -359,7 +363,8 @@ fn operand<T: Copy>(x: &[T], step: usize, n: usize) -> Operand<'_, T> {
     if step == 0 { Operand::Constant(x[0]) } else { Operand::Slice(&x[..n]) }
 }
 
-/// Returns `n` elements of `x`, `step` apart, gather into `block` if they are neither contiguous nor constant.
+/// Returns `n` elements of `x`, `step` apart, gather into `block` if they are neither contiguous
+/// nor constant.
 #[inline]
 pub(crate) fn gather<'a, T: Copy>(
     x: &'a [T],

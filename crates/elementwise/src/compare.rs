@@ -1,4 +1,5 @@
-//! Comparisons, logic on booleans (bytes 0 and 1), bit operations, and selection between two operands.
+//! Comparisons, logic on booleans (bytes 0 and 1), bit operations, and selection between two
+//! operands.
 
 use super::broadcast::{BLOCK, Operand, Strided, Way, for_each_piece, gather};
 use sardonyx_simd::chunks::fill;
@@ -30,19 +31,21 @@ pub enum Bitwise {
     And,
     Or,
     Xor,
-    /// Left shift, which shifts zeros in. A shift by the width or more, or by a negative number, gives 0.
+    /// Left shift, which shifts zeros in. A shift by the width or more, or by a negative number,
+    /// gives 0.
     ShiftLeft,
-    /// Right shift, which shifts zeros in, or copies of the sign for signed types. A shift by the width or more, or by
-    /// a negative number, leaves only these.
+    /// Right shift, which shifts zeros in, or copies of the sign for signed types. A shift by the
+    /// width or more, or by a negative number, leaves only these.
     ShiftRight,
 }
 
-/// Computes `out = op(a, b)` as 0 or 1. Operands are broadcast like those of [`binary`](super::binary).
+/// Computes `out = op(a, b)` as 0 or 1. Operands are broadcast like those of
+/// [`binary`](super::binary).
 ///
 /// # Panics
 ///
-/// If the length of `out` is not the product of `dims`, a stride list has another length than `dims`, or an operand is
-/// too short for its strides.
+/// If the length of `out` is not the product of `dims`, a stride list has another length than
+/// `dims`, or an operand is too short for its strides.
 pub fn compare<T: Number>(
     exec: &Exec<'_>,
     op: Compare,
@@ -90,13 +93,13 @@ fn compare_row<T: Number>(
     }
 }
 
-/// Computes `out = op(a, b)` on booleans in bytes, of which 0 is false and others are true; `out` receives 0 and 1.
-/// Operands are broadcast like those of [`binary`](super::binary).
+/// Computes `out = op(a, b)` on booleans in bytes, of which 0 is false and others are true; `out`
+/// receives 0 and 1. Operands are broadcast like those of [`binary`](super::binary).
 ///
 /// # Panics
 ///
-/// If the length of `out` is not the product of `dims`, a stride list has another length than `dims`, or an operand is
-/// too short for its strides.
+/// If the length of `out` is not the product of `dims`, a stride list has another length than
+/// `dims`, or an operand is too short for its strides.
 pub fn logic(
     exec: &Exec<'_>,
     op: Logic,
@@ -114,12 +117,13 @@ pub fn logic(
     })
 }
 
-/// Computes `out = op(a, b)` on integers. Operands are broadcast like those of [`binary`](super::binary).
+/// Computes `out = op(a, b)` on integers. Operands are broadcast like those of
+/// [`binary`](super::binary).
 ///
 /// # Panics
 ///
-/// If the length of `out` is not the product of `dims`, a stride list has another length than `dims`, or an operand is
-/// too short for its strides.
+/// If the length of `out` is not the product of `dims`, a stride list has another length than
+/// `dims`, or an operand is too short for its strides.
 pub fn bitwise<T: Integer>(
     exec: &Exec<'_>,
     op: Bitwise,
@@ -157,7 +161,8 @@ pub fn is_nan<T: Number>(pool: &Pool, x: &[T], out: &mut [u8]) -> Result<(), End
     test_each(pool, x, out, |x| x.widen().is_nan())
 }
 
-/// Writes 1 for minus infinity (if `negative`) and infinity (if `positive`) in `x`, and 0 for other elements.
+/// Writes 1 for minus infinity (if `negative`) and infinity (if `positive`) in `x`, and 0 for other
+/// elements.
 ///
 /// # Panics
 ///
@@ -189,15 +194,15 @@ fn test_each<T: Copy + Sync>(
     })
 }
 
-/// Selects elements: `out = a` where `condition` is not zero, else `b`. All three are broadcast like operands of
-/// [`binary`](super::binary).
+/// Selects elements: `out = a` where `condition` is not zero, else `b`. All three are broadcast
+/// like operands of [`binary`](super::binary).
 ///
 /// Elements are only copied, so `T` may be any plain type of their width.
 ///
 /// # Panics
 ///
-/// If the length of `out` is not the product of `dims`, a stride list has another length than `dims`, or an operand is
-/// too short for its strides.
+/// If the length of `out` is not the product of `dims`, a stride list has another length than
+/// `dims`, or an operand is too short for its strides.
 pub fn select<T: Copy + Default + Send + Sync>(
     pool: &Pool,
     dims: &[usize],
@@ -250,8 +255,8 @@ fn copy_operand<T: Copy>(x: Operand<'_, T>, out: &mut [T]) {
     }
 }
 
-/// Writes elements of `a` where flags are not 0, else those of `b`, as integers of their size: selecting floats, or
-/// pairs of bytes, compiles to a branch for each element.
+/// Writes elements of `a` where flags are not 0, else those of `b`, as integers of their size:
+/// selecting floats, or pairs of bytes, compiles to a branch for each element.
 #[inline(always)]
 fn choose<T: Copy>(flags: &[u8], out: &mut [T], a: &[T], b: &[T]) {
     macro_rules! choose_as {
@@ -260,7 +265,8 @@ fn choose<T: Copy>(flags: &[u8], out: &mut [T], a: &[T], b: &[T]) {
             let out = out.as_mut_ptr().cast::<$t>();
             let (a, b) = (a.as_ptr().cast::<$t>(), b.as_ptr().cast::<$t>());
             for (i, flag) in flags[..n].iter().enumerate() {
-                // SAFETY: all slices have `n` elements of the size of the integer, and accesses are unaligned.
+                // SAFETY: all slices have `n` elements of the size of the integer, and accesses are
+                // unaligned.
                 unsafe {
                     let (a, b) = (a.add(i).read_unaligned(), b.add(i).read_unaligned());
                     let mask = <$t>::from(*flag != 0).wrapping_neg();
@@ -282,7 +288,8 @@ fn choose<T: Copy>(flags: &[u8], out: &mut [T], a: &[T], b: &[T]) {
     }
 }
 
-/// Computes `row` for all rows of two operands, for operations whose output type differs from theirs.
+/// Computes `row` for all rows of two operands, for operations whose output type differs from
+/// theirs.
 fn rows<T: Copy + Default + Sync, O: Send>(
     pool: &Pool,
     dims: &[usize],

@@ -1,5 +1,5 @@
-//! Arithmetic on 16-bit floats in vectors: operands are widened and results rounded in registers, so that memory
-//! traffic is 16 bits for each element.
+//! Arithmetic on 16-bit floats in vectors: operands are widened and results rounded in registers,
+//! so that memory traffic is 16 bits for each element.
 //!
 //! Kernels that compute in f32 widen and round whole slices instead.
 
@@ -100,7 +100,8 @@ pub(super) fn row<T: FloatVectors>(
     true
 }
 
-/// Replaces `a` by `op(a, b)`, or by `op(b, a)` with `is_reversed`, and returns true if `op` has a vector form.
+/// Replaces `a` by `op(a, b)`, or by `op(b, a)` with `is_reversed`, and returns true if `op` has a
+/// vector form.
 pub(super) fn row_in_place<T: FloatVectors>(
     level: Level,
     op: Binary,
@@ -114,8 +115,8 @@ pub(super) fn row_in_place<T: FloatVectors>(
     let (out, len) = (a.as_mut_ptr(), a.len());
     let own = Elements { first: out.cast_const(), step: 1 };
     let (a, b) = if is_reversed { (b, own) } else { (own, b) };
-    // SAFETY: the operands have as many elements as the row, or a vector of a constant; each element is read before it
-    // is replaced.
+    // SAFETY: the operands have as many elements as the row, or a vector of a constant; each
+    // element is read before it is replaced.
     unsafe { level.run_body(Row { op, a, b, out, len }) };
     true
 }
@@ -149,12 +150,13 @@ impl<T: FloatVectors> Body for Row<T> {
     ///
     /// # Safety
     ///
-    /// `len` elements are readable from both operands, or a whole vector if their step is 0, and `len` elements are
-    /// writable.
+    /// `len` elements are readable from both operands, or a whole vector if their step is 0, and
+    /// `len` elements are writable.
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let Row { op, a, b, out, len } = self;
-        /// Computes whole vectors by one operation, so that the loop does not branch on it, and returns their end.
+        /// Computes whole vectors by one operation, so that the loop does not branch on it, and
+        /// returns their end.
         macro_rules! sweep {
             ($op:ident) => {{
                 let mut at = 0;
@@ -166,7 +168,8 @@ impl<T: FloatVectors> Body for Row<T> {
                 at
             }};
         }
-        // SAFETY: the caller promises valid elements; the remainder is copied through whole vectors on the stack.
+        // SAFETY: the caller promises valid elements; the remainder is copied through whole vectors
+        // on the stack.
         unsafe {
             let at = match op {
                 Vectored::Add => sweep!(Add),

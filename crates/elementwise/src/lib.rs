@@ -2,21 +2,25 @@
 //!
 //! No stability: names and signatures change with any release. Use the crate `sardonyx`.
 //!
-//! An operation is a small type with an inlined `apply`, and a few loop bodies generic over it are compiled for each
-//! instruction set: for all three with f32, for two with other floats, for the baseline of the target with integers.
+//! An operation is a small type with an inlined `apply`, and a few loop bodies generic over it are
+//! compiled for each instruction set: for all three with f32, for two with other floats, for the
+//! baseline of the target with integers.
 //!
 //! - [`unary`], [`clip`]: one operand, out of place and in place.
-//! - [`binary`], [`compare`], [`logic`], [`bitwise`], [`select`]: operands with strides, broadcast to common dims.
+//! - [`binary`], [`compare`], [`logic`], [`bitwise`], [`select`]: operands with strides, broadcast
+//!   to common dims.
 //! - [`range`]: no operand.
 //! - [`pointwise`]: a chain of unary and binary operations in one pass over memory.
 //! - [`update`]: several functions with several results, which may replace operands.
 //! - [`ScalarElement`]: cheap functions of single elements.
-//! - `quantized`, with the feature `quantization`: conversions between floats and integers of few bits.
+//! - `quantized`, with the feature `quantization`: conversions between floats and integers of few
+//!   bits.
 //!
-//! `sardonyx-kernels` re-exports this crate, with all other kernels and the rules that hold for them: use that.
+//! `sardonyx-kernels` re-exports this crate, with all other kernels and the rules that hold for
+//! them: use that.
 
-// SIMD loads and stores, scratch memory shared between threads and masked edges need raw pointers. All of that is
-// behind safe functions that check sizes first.
+// SIMD loads and stores, scratch memory shared between threads and masked edges need raw pointers.
+// All of that is behind safe functions that check sizes first.
 #![allow(unsafe_code)]
 
 #[macro_use]

@@ -15,8 +15,9 @@ pub const fn count(names: &[&str]) -> usize {
 
 /// Declares operations: a name, its parameters (all of the float type), and its value for `x`.
 ///
-/// `Neg |x, FMA| x.neg();` becomes a zero-sized struct whose `apply::<FMA>(x)` is `x.neg()`; `LeakyRelu(alpha) |x, FMA|
-/// ..` one with the parameter `alpha`. Each operation must be a type, not a function, to get a loop of its own.
+/// `Neg |x, FMA| x.neg();` becomes a zero-sized struct whose `apply::<FMA>(x)` is `x.neg()`;
+/// `LeakyRelu(alpha) |x, FMA| ..` one with the parameter `alpha`. Each operation must be a type,
+/// not a function, to get a loop of its own.
 macro_rules! operations {
     ($($name:ident $(($($p:ident),+))? |$x:ident, $fma:ident| $value:expr;)*) => { $(
         #[allow(missing_debug_implementations)] // `derive` does not accept the computed array length.
@@ -86,7 +87,8 @@ operations! {
         let gate = x.mul_add::<FMA>(W::from_f64(1.0 / 6.0), W::from_f64(0.5));
         x.mul(clamp(gate, W::ZERO, W::ONE))
     };
-    // The operations below return `x` itself on the positive side, so that infinity is never multiplied by zero.
+    // The operations below return `x` itself on the positive side, so that infinity is never
+    // multiplied by zero.
     LeakyRelu(alpha) |x, FMA| if x < W::ZERO { x.mul(alpha) } else { x };
     Elu(alpha) |x, FMA| {
         let negative = alpha.mul(x.expm1::<FMA>());

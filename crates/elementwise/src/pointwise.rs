@@ -1,8 +1,8 @@
 //! Chains of operations on each element, in one pass over memory.
 //!
-//! The output is cut into tiles that stay in the first-level cache. On each tile the first operation writes the output,
-//! and the others work in place, with the loops that they have elsewhere: results are bit-identical to those of
-//! separate calls.
+//! The output is cut into tiles that stay in the first-level cache. On each tile the first
+//! operation writes the output, and the others work in place, with the loops that they have
+//! elsewhere: results are bit-identical to those of separate calls.
 
 use std::array;
 
@@ -13,12 +13,12 @@ use sardonyx_simd::Level;
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::{Ended, Exec, Pool};
 
-/// Limit: most fused operations. The paths of their operands are on the stack, and most memory traffic is saved by the
-/// first few.
+/// Limit: most fused operations. The paths of their operands are on the stack, and most memory
+/// traffic is saved by the first few.
 pub const MAX_LINKS: usize = 16;
 
-/// Cache: bytes of a tile. It shares a first-level cache of 32 KB with one operand, and is long enough that calls on it
-/// cost little. 12 KB take as long in a cache of 48 KB.
+/// Cache: bytes of a tile. It shares a first-level cache of 32 KB with one operand, and is long
+/// enough that calls on it cost little. 12 KB take as long in a cache of 48 KB.
 const TILE: usize = 8 << 10;
 
 /// Operation on the result of the previous link.
@@ -55,13 +55,14 @@ impl<T> Link<'_, T> {
 
 /// Computes the chain `links`, whose first link reads `x`, over output dims `dims`.
 ///
-/// `x` is broadcast like operands of [`binary`](super::binary), unless the first link has no other operand: then it is
-/// contiguous with dims `dims`. `out` is contiguous.
+/// `x` is broadcast like operands of [`binary`](super::binary), unless the first link has no other
+/// operand: then it is contiguous with dims `dims`. `out` is contiguous.
 ///
 /// # Panics
 ///
-/// If the number of links is 0 or more than [`MAX_LINKS`], the length of `out` or `x` is not the product of `dims`, a
-/// stride list has another length than `dims`, or an operand is too short for its strides.
+/// If the number of links is 0 or more than [`MAX_LINKS`], the length of `out` or `x` is not the
+/// product of `dims`, a stride list has another length than `dims`, or an operand is too short for
+/// its strides.
 pub fn pointwise<T: UnaryElement + BinaryElement>(
     exec: &Exec<'_>,
     dims: &[usize],
@@ -88,8 +89,8 @@ pub fn pointwise<T: UnaryElement + BinaryElement>(
 ///
 /// # Panics
 ///
-/// If the number of links is 0 or more than [`MAX_LINKS`], the length of `x` is not the product of `dims`, strides have
-/// another length than `dims`, or an operand is too short for its strides.
+/// If the number of links is 0 or more than [`MAX_LINKS`], the length of `x` is not the product of
+/// `dims`, strides have another length than `dims`, or an operand is too short for its strides.
 pub fn pointwise_in_place<T: UnaryElement + BinaryElement>(
     exec: &Exec<'_>,
     dims: &[usize],
@@ -171,8 +172,8 @@ impl<'a, T: UnaryElement + BinaryElement> First<'a, T> {
     }
 }
 
-/// Choice: number of links that most chains do not exceed. Preparing the memory for [`MAX_LINKS`] takes longer than a
-/// few links on a few elements.
+/// Choice: number of links that most chains do not exceed. Preparing the memory for [`MAX_LINKS`]
+/// takes longer than a few links on a few elements.
 const FEW_LINKS: usize = 4;
 
 /// Calls `body` with the paths of the links' other operands, link by link.
@@ -188,7 +189,8 @@ fn with_ways<T, R>(
     }
 }
 
-/// Returns empty walks, written element by element: a copy of a constant array would clear all bytes of the walks.
+/// Returns empty walks, written element by element: a copy of a constant array would clear all
+/// bytes of the walks.
 fn no_walks<const N: usize>() -> [Option<Walk<1>>; N] {
     array::from_fn(|_| None)
 }

@@ -82,8 +82,8 @@ impl Zeros<'_> {
     }
 }
 
-/// Columns of a matrix, each quantized in blocks. All blocks of a column have the same length, even if the matrix uses
-/// only a part of the last.
+/// Columns of a matrix, each quantized in blocks. All blocks of a column have the same length, even
+/// if the matrix uses only a part of the last.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns<'a> {
     /// Codes, column by column.
@@ -95,7 +95,8 @@ pub struct Columns<'a> {
     /// Scale of each block, column by column.
     pub scales: &'a [f32],
     pub zeros: Zeros<'a>,
-    /// Block whose scale and zero point belong to each element of a column; if empty, the block that holds it.
+    /// Block whose scale and zero point belong to each element of a column; if empty, the block
+    /// that holds it.
     pub groups: &'a [i32],
 }
 
@@ -182,7 +183,8 @@ impl Scales<'_> {
     }
 }
 
-/// Tensor that is quantized in blocks along one axis, and from which slices along another are gathered.
+/// Tensor that is quantized in blocks along one axis, and from which slices along another are
+/// gathered.
 #[derive(Clone, Copy, Debug)]
 pub struct Slices<'a> {
     pub codes: Codes<'a>,
@@ -192,15 +194,17 @@ pub struct Slices<'a> {
     pub cut: [usize; 3],
     /// Number of elements of a block.
     pub block: usize,
-    /// Scale of each block, in the order of the elements. Only scales of gathered slices are widened.
+    /// Scale of each block, in the order of the elements. Only scales of gathered slices are
+    /// widened.
     pub scales: Scales<'a>,
-    /// Zero point of each block, in the same order; rows begin at a byte boundary only if the last axis is cut.
+    /// Zero point of each block, in the same order; rows begin at a byte boundary only if the last
+    /// axis is cut.
     pub zeros: Zeros<'a>,
 }
 
 impl Slices<'_> {
-    /// Gathers and dequantizes the slices at `places`, in their order. Negative places count from the end; a place out
-    /// of range gives zeros.
+    /// Gathers and dequantizes the slices at `places`, in their order. Negative places count from
+    /// the end; a place out of range gives zeros.
     ///
     /// # Panics
     ///
@@ -285,7 +289,8 @@ mod tests {
     #[test]
     fn columns_end_within_a_block() {
         let exec = Exec::new(Pool::serial(), Isa::Portable);
-        // Three elements in blocks of two, in two columns: the last block of each has an unused element.
+        // Three elements in blocks of two, in two columns: the last block of each has an unused
+        // element.
         let columns = Columns {
             codes: Codes { bytes: &[1, 2, 3, 99, 4, 5, 6, 99], bits: 8, signed: false },
             depth: 3,

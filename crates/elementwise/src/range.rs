@@ -13,9 +13,9 @@ pub trait Ranged: Number {
     #[doc(hidden)]
     fn at(start: Self, delta: Self, index: usize) -> Self;
 
-    /// Counts the steps from `start` to `limit`, rounded up. The count is negative if `delta` has the wrong sign, and
-    /// not finite if it is zero. The difference of two f32 is rounded to f32; for narrow floats, difference and
-    /// quotient are rounded to f32 unless `double`.
+    /// Counts the steps from `start` to `limit`, rounded up. The count is negative if `delta` has
+    /// the wrong sign, and not finite if it is zero. The difference of two f32 is rounded to f32;
+    /// for narrow floats, difference and quotient are rounded to f32 unless `double`.
     fn steps(start: Self, limit: Self, delta: Self, double: bool) -> f64;
 }
 

@@ -1,8 +1,8 @@
 //! Functions of single elements, for programs over a few numbers: counters, indices, conditions.
 //!
-//! An element is a word with the bits of its type in the low bytes and zeros above, so that one array can hold elements
-//! of all types. Results are bit-identical to those of the loops over slices; functions that these compute differently
-//! on each instruction set are left out.
+//! An element is a word with the bits of its type in the low bytes and zeros above, so that one
+//! array can hold elements of all types. Results are bit-identical to those of the loops over
+//! slices; functions that these compute differently on each instruction set are left out.
 
 use super::binary::Binary;
 use super::compare::{Compare, Logic};
@@ -19,7 +19,8 @@ pub trait ScalarElement: Arith {
     /// Converts the element to a word.
     fn to_word(self) -> u64;
 
-    /// Returns the function of an operation on two elements; `None` for an operation that is left out.
+    /// Returns the function of an operation on two elements; `None` for an operation that is left
+    /// out.
     fn scalar_binary(op: Binary) -> Option<ScalarFn> {
         Some(match op {
             Binary::Add => |a, b| two(a, b, Self::add),
@@ -53,7 +54,8 @@ pub trait ScalarElement: Arith {
         })
     }
 
-    /// Returns the function of an operation on one element; `None` for an operation that is left out.
+    /// Returns the function of an operation on one element; `None` for an operation that is left
+    /// out.
     fn scalar_unary(op: Unary) -> Option<ScalarFn> {
         Some(match op {
             Unary::Abs => |a, _| one(a, <Self as Arith>::abs),
@@ -103,7 +105,8 @@ fn truth<T: ScalarElement>(a: u64, b: u64, f: impl Fn(&T, &T) -> bool) -> u64 {
     u64::from(f(&T::of_word(a), &T::of_word(b)))
 }
 
-/// Returns the function of an operation on booleans, with result 0 or 1. Words other than 0 are true.
+/// Returns the function of an operation on booleans, with result 0 or 1. Words other than 0 are
+/// true.
 pub fn scalar_logic(op: Logic) -> ScalarFn {
     match op {
         Logic::And => |a, b| u64::from(a != 0 && b != 0),

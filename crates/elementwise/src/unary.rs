@@ -13,8 +13,9 @@ use sardonyx_simd::{Level, Loop};
 
 /// Operation on one element.
 ///
-/// NaN gives NaN, and so do domain errors such as the square root of -1. Integers compute `Abs`, `Neg`, `Sign`, `Relu`
-/// and `Square` in their own type, wrapping, and all other operations in f64, truncated and saturated.
+/// NaN gives NaN, and so do domain errors such as the square root of -1. Integers compute `Abs`,
+/// `Neg`, `Sign`, `Relu` and `Square` in their own type, wrapping, and all other operations in f64,
+/// truncated and saturated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unary {
     Abs,
@@ -290,8 +291,8 @@ impl UnaryElement for f32 {
     }
 }
 
-/// Computes sine, cosine or tangent of f32: vectorized first, then by the C library for the few arguments beyond the
-/// reduction.
+/// Computes sine, cosine or tangent of f32: vectorized first, then by the C library for the few
+/// arguments beyond the reduction.
 fn compute_trigonometric(level: Level, op: Unary, x: &mut [f32]) {
     let mut arguments = [0.0; 256];
     for x in x.chunks_mut(arguments.len()) {
@@ -357,8 +358,8 @@ impl UnaryElement for f64 {
     }
 }
 
-/// Copies `x` to `y` part by part and calls `body` on each part of `y`: one more pass through the first-level cache,
-/// but half the code.
+/// Copies `x` to `y` part by part and calls `body` on each part of `y`: one more pass through the
+/// first-level cache, but half the code.
 fn copy_and_run<T: Number>(x: &[T], y: &mut [T], mut body: impl FnMut(&mut [T])) {
     for (x, y) in x.chunks(1024).zip(y.chunks_mut(1024)) {
         y.copy_from_slice(x);
@@ -422,7 +423,8 @@ macro_rules! integers {
 
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 
-/// Computes an operation on integers in f64, without fused multiply-adds, so that results are the same on all machines.
+/// Computes an operation on integers in f64, without fused multiply-adds, so that results are the
+/// same on all machines.
 fn run_in_f64<T: Number>(op: Unary, x: &mut [T]) {
     let portable = Level::new(Isa::Portable);
     let mut doubles = [0.0; CONVERTED];

@@ -1,8 +1,9 @@
-//! Several functions of the elements at one index, with several results, in one pass over memory. A result may replace
-//! an operand: steps of optimizers update weights and states so.
+//! Several functions of the elements at one index, with several results, in one pass over memory. A
+//! result may replace an operand: steps of optimizers update weights and states so.
 //!
-//! Elements are processed in tiles that stay in the first-level cache. All functions work on a tile, with the loops
-//! that they have elsewhere, before any result of it is written: results are bit-identical to those of separate calls.
+//! Elements are processed in tiles that stay in the first-level cache. All functions work on a
+//! tile, with the loops that they have elsewhere, before any result of it is written: results are
+//! bit-identical to those of separate calls.
 
 use std::array;
 
@@ -19,7 +20,8 @@ pub const MAX_RESULTS: usize = 4;
 /// Limit: most values of a tile that are live at one time, besides the operands.
 const PLACES: usize = 12;
 
-/// Cache: elements of a tile on the stack. The tiles of all places fit a first-level cache of 32 KB.
+/// Cache: elements of a tile on the stack. The tiles of all places fit a first-level cache of 32
+/// KB.
 const TILE: usize = 512;
 
 /// Function of one or two elements.
@@ -29,8 +31,8 @@ pub enum Function {
     Binary(Binary),
 }
 
-/// Function and its arguments. Argument numbers count operands first, then earlier functions. The second is ignored by
-/// a function of one element.
+/// Function and its arguments. Argument numbers count operands first, then earlier functions. The
+/// second is ignored by a function of one element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Applied {
     pub function: Function,
@@ -94,9 +96,10 @@ struct Step {
 }
 
 impl Update {
-    /// Assigns places to the values of functions of `operands` operands. `results` are numbers of functions, counted as
-    /// in [`Applied`]. Returns `None` if `results` is empty or longer than [`MAX_RESULTS`], a result is not a function,
-    /// a function reads itself or a later one, or too many values are live at one time.
+    /// Assigns places to the values of functions of `operands` operands. `results` are numbers of
+    /// functions, counted as in [`Applied`]. Returns `None` if `results` is empty or longer than
+    /// [`MAX_RESULTS`], a result is not a function, a function reads itself or a later one, or too
+    /// many values are live at one time.
     pub fn new(operands: usize, functions: &[Applied], results: &[usize]) -> Option<Update> {
         // Index of the last function that reads each function; results are read at the end.
         let mut last = vec![0; functions.len()];
@@ -147,7 +150,8 @@ impl Update {
     }
 }
 
-/// Applies the functions to the elements at all indices. Results and slices of operands have one length.
+/// Applies the functions to the elements at all indices. Results and slices of operands have one
+/// length.
 ///
 /// # Panics
 ///
@@ -186,8 +190,8 @@ pub fn update<T: UnaryElement + BinaryElement>(
                     Read::Operand(number) => match sources[number] {
                         Source::One(element) => Operand::Constant(element),
                         Source::All(elements) => Operand::Slice(&elements[start..start + len]),
-                        // SAFETY: ranges of threads are disjoint, and no part that is written lives until all functions
-                        // of a tile have run.
+                        // SAFETY: ranges of threads are disjoint, and no part that is written lives
+                        // until all functions of a tile have run.
                         Source::Result(number) => unsafe {
                             Operand::Slice(result(number).read(start, len))
                         },

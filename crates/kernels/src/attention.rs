@@ -1,13 +1,14 @@
 //! Attention: `softmax(scale * q k' + mask) v`, for each head.
 //!
-//! Never materializes all scores. Queries meet the keys tile by tile; the greatest score so far and the sum of weights
-//! are carried along, and earlier sums are rescaled when a greater score turns up: the running softmax of Milakov and
-//! Gimelshein, "Online normalizer calculation for softmax" (2018), over tiles as in Dao et al., "FlashAttention"
-//! (2022). Keys, values and queries are read with any strides, so heads need not be transposed before or after.
+//! Never materializes all scores. Queries meet the keys tile by tile; the greatest score so far and
+//! the sum of weights are carried along, and earlier sums are rescaled when a greater score turns
+//! up: the running softmax of Milakov and Gimelshein, "Online normalizer calculation for softmax"
+//! (2018), over tiles as in Dao et al., "FlashAttention" (2022). Keys, values and queries are read
+//! with any strides, so heads need not be transposed before or after.
 //!
-//! Query heads may share heads of keys and values (grouped-query attention). All queries that share keys are rows of
-//! one problem, which has two forms: panels put queries side by side into lanes of vectors (`panels`); a few rows are
-//! multiplied as vectors by a matrix (`few`).
+//! Query heads may share heads of keys and values (grouped-query attention). All queries that share
+//! keys are rows of one problem, which has two forms: panels put queries side by side into lanes of
+//! vectors (`panels`); a few rows are multiplied as vectors by a matrix (`few`).
 
 mod doubles;
 mod few;
@@ -22,8 +23,8 @@ use sardonyx_simd::chunks::Shared;
 use sardonyx_simd::number::Math;
 use sardonyx_simd::{Ended, Exec};
 
-/// Elements of all heads, with strides: element `i` of row `r` of head `h` of batch `b` is `data[b * strides[0] + h *
-/// strides[1] + r * strides[2] + i * strides[3]]`.
+/// Elements of all heads, with strides: element `i` of row `r` of head `h` of batch `b` is
+/// `data[b * strides[0] + h * strides[1] + r * strides[2] + i * strides[3]]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads<'a, T = f32> {
     pub data: &'a [T],
@@ -86,8 +87,8 @@ impl Strides {
     }
 }
 
-/// Numbers to add to scores, or bytes that select scores, indexed by batch, head, query and key. A stride of 0
-/// broadcasts along its axis.
+/// Numbers to add to scores, or bytes that select scores, indexed by batch, head, query and key. A
+/// stride of 0 broadcasts along its axis.
 #[derive(Clone, Copy, Debug)]
 pub enum Mask<'a, T = f32> {
     Add(Heads<'a, T>),
@@ -124,8 +125,8 @@ pub struct Attention<'a, T = f32> {
     pub softcap: f64,
     /// Window: query `i` sees keys `i + window.0..=i + window.1`.
     pub window: (isize, isize),
-    /// Whether the output of a query that sees no key is 0, as the Attention of the ONNX standard requires, and not
-    /// NaN, the softmax of a row of minus infinities.
+    /// Whether the output of a query that sees no key is 0, as the Attention of the ONNX standard
+    /// requires, and not NaN, the softmax of a row of minus infinities.
     pub blind_is_zero: bool,
 }
 
@@ -164,8 +165,8 @@ impl<T> Attention<'_, T> {
         self.sizes.heads / self.sizes.shared_heads
     }
 
-    /// Returns the factor of queries with which the products of scaled queries and keys are scores or, with a soft cap,
-    /// the arguments of its `tanh`.
+    /// Returns the factor of queries with which the products of scaled queries and keys are scores
+    /// or, with a soft cap, the arguments of its `tanh`.
     fn query_scale(&self) -> f32 {
         let by_cap = if self.softcap == 0.0 { 1.0 } else { self.softcap };
         (self.scale / by_cap) as f32
@@ -189,7 +190,8 @@ impl<T> Attention<'_, T> {
     }
 }
 
-/// Panics unless the last element of an operand with these `dims` and `strides` is among its `len` elements.
+/// Panics unless the last element of an operand with these `dims` and `strides` is among its `len`
+/// elements.
 fn check_reach(len: usize, strides: Strides, dims: [usize; 4]) {
     if dims.contains(&0) {
         return;
@@ -236,9 +238,9 @@ fn check_apart(strides: Strides, dims: [usize; 4]) {
     }
 }
 
-/// Computes an attention by its definition, element by element and in f64: the oracle of tests, and the kernel for
-/// models that output scores. `scores` receives the scores of all queries at one stage; its last value is the stride
-/// between queries.
+/// Computes an attention by its definition, element by element and in f64: the oracle of tests, and
+/// the kernel for models that output scores. `scores` receives the scores of all queries at one
+/// stage; its last value is the stride between queries.
 pub fn attention_plain<T: Math>(
     job: &Attention<'_, T>,
     y: HeadsMut<'_, T>,
@@ -274,7 +276,8 @@ fn store_scores<T: Math>(
     }
 }
 
-/// Computes an attention like [`attention_plain`], with `row` as scratch memory for the scores of one query.
+/// Computes an attention like [`attention_plain`], with `row` as scratch memory for the scores of
+/// one query.
 fn compute_plain<T: Math>(
     row: &mut [f64],
     job: &Attention<'_, T>,

@@ -26,8 +26,9 @@ pub struct BoxDims {
     pub boxes: usize,
 }
 
-/// Converts each box to `[x1, y1, x2, y2]` with the smaller coordinates first. `boxes` are `[y1, x1, y2, x2]`, two
-/// opposite corners in any order, or, if `centered`, `[x, y, width, height]` with the centre.
+/// Converts each box to `[x1, y1, x2, y2]` with the smaller coordinates first. `boxes` are `[y1,
+/// x1, y2, x2]`, two opposite corners in any order, or, if `centered`, `[x, y, width, height]` with
+/// the centre.
 ///
 /// # Panics
 ///
@@ -53,8 +54,8 @@ fn sort_pair(a: f32, b: f32) -> (f32, f32) {
     if a >= b { (b, a) } else { (a, b) }
 }
 
-/// Whether the intersection of two boxes is more than the ratio `most` of their union. A box without an area overlaps
-/// no box.
+/// Whether the intersection of two boxes is more than the ratio `most` of their union. A box
+/// without an area overlaps no box.
 fn exceeds_overlap(a: &[f32; 4], b: &[f32; 4], most: f32) -> bool {
     let overlap_along = |axis: usize| a[axis + 2].min(b[axis + 2]) - a[axis].max(b[axis]);
     let area = |of: &[f32; 4]| (of[2] - of[0]) * (of[3] - of[1]);
@@ -68,12 +69,12 @@ fn exceeds_overlap(a: &[f32; 4], b: &[f32; 4], most: f32) -> bool {
     has_area && shared / both > most
 }
 
-/// Selects the boxes that each class of each batch element keeps, best first. Of equal scores the first one is better;
-/// NaN is worst.
+/// Selects the boxes that each class of each batch element keeps, best first. Of equal scores the
+/// first one is better; NaN is worst.
 ///
-/// `boxes` are corners `[batch, boxes, 4]`, `scores` are `[batch, classes, boxes]`. `kept` receives indices of boxes,
-/// with equal room for each list (a class of a batch element), which bounds the number of boxes kept. `counts` receives
-/// the number of boxes kept in each list.
+/// `boxes` are corners `[batch, boxes, 4]`, `scores` are `[batch, classes, boxes]`. `kept` receives
+/// indices of boxes, with equal room for each list (a class of a batch element), which bounds the
+/// number of boxes kept. `counts` receives the number of boxes kept in each list.
 ///
 /// # Panics
 ///
@@ -113,8 +114,8 @@ pub fn suppress(
     })
 }
 
-/// Selects the boxes of one list and returns their number. `order` is scratch memory for a key and an index of each
-/// box.
+/// Selects the boxes of one list and returns their number. `order` is scratch memory for a key and
+/// an index of each box.
 fn suppress_list(
     how: Suppression,
     boxes: &[[f32; 4]],
@@ -154,8 +155,8 @@ mod tests {
     use super::*;
     use sardonyx_simd::{Isa, Pool};
 
-    /// Selects boxes by the definition: takes the best box that is left and removes the boxes that it overlaps,
-    /// repeatedly.
+    /// Selects boxes by the definition: takes the best box that is left and removes the boxes that
+    /// it overlaps, repeatedly.
     fn naive(how: Suppression, boxes: &[[f32; 4]], scores: &[f32], most: usize) -> Vec<i64> {
         let mut left: Vec<usize> = (0..boxes.len())
             .filter(|at| how.score.is_none_or(|least| scores[*at] > least))

@@ -1,7 +1,7 @@
 //! Elements selected by value: the greatest ones along an axis, and those that pass a test.
 //!
-//! [`top_k`] maps elements of every type to unsigned integers of the same order, so that there is one selection for all
-//! types and both directions.
+//! [`top_k`] maps elements of every type to unsigned integers of the same order, so that there is
+//! one selection for all types and both directions.
 
 use std::cell::Cell;
 
@@ -16,7 +16,8 @@ use sardonyx_simd::{Ended, Pace, Pool};
 
 /// Element type with a total order of its keys, for [`top_k`].
 pub trait Ordered: Number {
-    /// Returns an integer that orders as the element does. Equal elements have equal keys; NaN has the greatest.
+    /// Returns an integer that orders as the element does. Equal elements have equal keys; NaN has
+    /// the greatest.
     #[doc(hidden)]
     fn key(self) -> u64;
 }
@@ -60,7 +61,8 @@ fn float_key(x: f64) -> u64 {
     if x.is_nan() {
         return u64::MAX;
     }
-    // Adding 0 turns -0 into 0. Magnitudes order as their bits; a negative float orders against its magnitude.
+    // Adding 0 turns -0 into 0. Magnitudes order as their bits; a negative float orders against its
+    // magnitude.
     let bits = (x + 0.0).to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }
@@ -77,8 +79,9 @@ fn short_float_key(bits: u16, infinity: u16) -> u64 {
     u64::from(if bits & SIGN == 0 { bits | SIGN } else { !bits })
 }
 
-/// Finds the `k` greatest (or least) elements along the middle axis of dims `[outer, axis, inner]`, best first, and
-/// their positions. Of equal elements the first one is better. NaN is greater than all numbers.
+/// Finds the `k` greatest (or least) elements along the middle axis of dims `[outer, axis, inner]`,
+/// best first, and their positions. Of equal elements the first one is better. NaN is greater than
+/// all numbers.
 ///
 /// # Panics
 ///
@@ -145,8 +148,8 @@ thread_local! {
     static SEARCH: Cell<Search> = const { Cell::new((Vec::new(), Vec::new())) };
 }
 
-/// Choice: largest `k` for which the best elements are kept in order during the scan. For more, all are collected and
-/// sorted at the end.
+/// Choice: largest `k` for which the best elements are kept in order during the scan. For more, all
+/// are collected and sorted at the end.
 const FEW: usize = 64;
 
 /// Finds the `k` greatest keys with their positions; `k` is not 0.
@@ -182,8 +185,8 @@ fn keep(key: u64, position: usize, k: usize, best: &mut Vec<(u64, usize)>) {
     best.insert(best.len() - after, (key, position));
 }
 
-/// Finds elements like [`pick`], but computes keys only in blocks with an element that is better than the worst so far. `x` holds
-/// adjacent elements; `k` is at most [`FEW`].
+/// Finds elements like [`pick`], but computes keys only in blocks with an element that is better
+/// than the worst so far. `x` holds adjacent elements; `k` is at most [`FEW`].
 fn pick_few<T: Ordered>(x: &[T], largest: bool, k: usize, best: &mut Vec<(u64, usize)>) {
     /// Geometry: elements of a block, which are compared in vectors.
     const BLOCK: usize = 32;
@@ -213,12 +216,13 @@ pub fn count_where<T: Copy>(x: &[T], passes: impl Fn(T) -> bool) -> usize {
     x.iter().filter(|x| passes(**x)).count()
 }
 
-/// Writes the coordinates of the elements that pass, in row-major order: all coordinates on the first dim, then all on
-/// the second, and so on.
+/// Writes the coordinates of the elements that pass, in row-major order: all coordinates on the
+/// first dim, then all on the second, and so on.
 ///
 /// # Panics
 ///
-/// If `x` has other dims, or `positions` does not have exactly one coordinate per dim for each element that passes.
+/// If `x` has other dims, or `positions` does not have exactly one coordinate per dim for each
+/// element that passes.
 pub fn positions_where<T: Copy>(
     dims: &[usize],
     x: &[T],
@@ -236,8 +240,8 @@ pub fn positions_where<T: Copy>(
     });
 }
 
-/// Writes coordinates like [`positions_where`], for at least one axis: rows of `width` elements over the dims `outer`.
-/// `place` holds the coordinates of a row, 0 at first.
+/// Writes coordinates like [`positions_where`], for at least one axis: rows of `width` elements
+/// over the dims `outer`. `place` holds the coordinates of a row, 0 at first.
 fn write_positions<T: Copy>(
     width: usize,
     outer: &[usize],

@@ -38,14 +38,16 @@ impl BlockAxis {
         first.min(end)..end
     }
 
-    /// Returns the index in the image of element `at` of a block. The element must lie in the image.
+    /// Returns the index in the image of element `at` of a block. The element must lie in the
+    /// image.
     fn place(&self, at: usize, block: usize) -> usize {
         block * self.stride + at * self.dilation - self.before
     }
 }
 
-/// Sums the block elements that lie at each element of the image. `x` is `[planes, elements of a block, blocks]`, the
-/// last two in row-major order over the axes; `y` is `[planes, image]`. Integers wrap.
+/// Sums the block elements that lie at each element of the image. `x` is `[planes, elements of a
+/// block, blocks]`, the last two in row-major order over the axes; `y` is `[planes, image]`.
+/// Integers wrap.
 ///
 /// # Panics
 ///
@@ -62,7 +64,8 @@ where
     join_columns(exec, axes, <T::Wide as Arith>::add, x, y)
 }
 
-/// Combines truth values like [`add_columns`] numbers: an element is true if any block element that lies there is.
+/// Combines truth values like [`add_columns`] numbers: an element is true if any block element that
+/// lies there is.
 pub fn any_of_columns(
     exec: &Exec<'_>,
     axes: &[BlockAxis],
@@ -145,8 +148,8 @@ fn join_plane<T: Number>(
     }
 }
 
-/// Calls `body` with the row of blocks and the row of the image, over all blocks of the `outer` axes whose element lies
-/// in the image.
+/// Calls `body` with the row of blocks and the row of the image, over all blocks of the `outer`
+/// axes whose element lies in the image.
 fn for_each_row(
     outer: &[BlockAxis],
     element: &[usize; MAX_AXES],
@@ -172,7 +175,8 @@ fn for_each_row(
     }
 }
 
-/// Advances coordinates in row-major order, each within its range; returns `false` after the last ones.
+/// Advances coordinates in row-major order, each within its range; returns `false` after the last
+/// ones.
 fn advance(at: &mut [usize], range: impl Fn(usize) -> std::ops::Range<usize>) -> bool {
     for (axis, at) in at.iter_mut().enumerate().rev() {
         let range = range(axis);

@@ -1,8 +1,9 @@
 //! Copies of elements: permutations, slices, joins, look-ups and padding.
 //!
-//! Nearly all of them read through strides into a contiguous output ([`copy_strided`]), which after merging dims means
-//! copied rows, filled rows, or a transposition in tiles. Elements are only moved, so callers pick any plain type of
-//! the right width (`u8`, `u16`, `u32`, `u64`, `u128`) for the actual type.
+//! Nearly all of them read through strides into a contiguous output ([`copy_strided`]), which after
+//! merging dims means copied rows, filled rows, or a transposition in tiles. Elements are only
+//! moved, so callers pick any plain type of the right width (`u8`, `u16`, `u32`, `u64`, `u128`) for
+//! the actual type.
 
 mod gather;
 mod join;

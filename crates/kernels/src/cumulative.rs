@@ -29,8 +29,8 @@ pub struct Cumulative {
     pub reverse: bool,
 }
 
-/// Accumulates along the middle axis of dims `[outer, axis, inner]`: `y[o, a, i] = x[o, 0, i] + .. + x[o, a, i]`, or
-/// the product. Integers wrap.
+/// Accumulates along the middle axis of dims `[outer, axis, inner]`: `y[o, a, i] = x[o, 0, i] +
+/// .. + x[o, a, i]`, or the product. Integers wrap.
 ///
 /// # Panics
 ///
@@ -114,7 +114,8 @@ fn accumulate<T: Arith, J: Join>(
         });
     }
     let level = Level::new(isa);
-    // Pieces are groups of columns, whose rows are apart in the buffer: each row is borrowed by itself.
+    // Pieces are groups of columns, whose rows are apart in the buffer: each row is borrowed by
+    // itself.
     let per_outer = inner.div_ceil(COLUMNS);
     let pieces = outer * per_outer;
     let shared = Shared::new(y);
@@ -181,7 +182,8 @@ impl<T: Arith, J: Join> Loop for Columns<'_, T, J> {
             let i = if self.which.reverse { self.axis - 1 - i } else { i };
             let at = self.first + i * self.inner;
             let x = &self.x[at..][..self.width];
-            // SAFETY: pieces are disjoint sets of columns, and one row of a piece is borrowed at a time.
+            // SAFETY: pieces are disjoint sets of columns, and one row of a piece is borrowed at a
+            // time.
             let y = unsafe { self.y.part(at, self.width) };
             for ((y, x), total) in y.iter_mut().zip(x).zip(&mut totals) {
                 let before = *total;
@@ -220,8 +222,8 @@ mod tests {
                 [50, 120, 1],
             ] {
                 let [outer, axis, inner] = dims;
-                // Sums of small integers are exact in every type but the narrowest, as are products of few factors of
-                // two.
+                // Sums of small integers are exact in every type but the narrowest, as are products
+                // of few factors of two.
                 let x: Vec<T> = (0..outer * axis * inner)
                     .map(|i| match op {
                         CumulativeOp::Sum => T::from_f64((i * 7 % 3) as f64),

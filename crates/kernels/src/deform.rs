@@ -1,7 +1,8 @@
-//! Patches for deformable convolution, whose taps are moved by offsets, for any number of spatial dims.
+//! Patches for deformable convolution, whose taps are moved by offsets, for any number of spatial
+//! dims.
 //!
-//! Values between elements are interpolated linearly along each dim; outside the image they are 0. The convolution is
-//! then a matrix product of weights and patches.
+//! Values between elements are interpolated linearly along each dim; outside the image they are 0.
+//! The convolution is then a matrix product of weights and patches.
 
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::Math;
@@ -47,8 +48,9 @@ impl Deform<'_> {
     }
 }
 
-/// Gathers the patches `[channels, taps, outputs]` of an image `[channels, input..]`. `offsets` are `[groups, taps,
-/// dims, outputs]`, in elements; `mask`, whose elements scale the patches, is `[groups, taps, outputs]`.
+/// Gathers the patches `[channels, taps, outputs]` of an image `[channels, input..]`. `offsets` are
+/// `[groups, taps, dims, outputs]`, in elements; `mask`, whose elements scale the patches, is
+/// `[groups, taps, outputs]`.
 ///
 /// # Panics
 ///
@@ -129,8 +131,8 @@ fn read_tap<R: Math>(
     }
 }
 
-/// Interpolates linearly between the elements around a place: `low` is the element before it along each dim, `part` the
-/// distance from there.
+/// Interpolates linearly between the elements around a place: `low` is the element before it along
+/// each dim, `part` the distance from there.
 #[inline]
 fn interpolate<R: Math>(
     dims: &[usize],

@@ -1,8 +1,8 @@
 //! Determinants of square matrices.
 //!
-//! Computed by elimination with partial pivoting (Golub and Van Loan, "Matrix Computations", section 3.4), in f64 for
-//! each type. The product of the pivots has an exponent of its own, so that it neither overflows nor underflows on the
-//! way.
+//! Computed by elimination with partial pivoting (Golub and Van Loan, "Matrix Computations",
+//! section 3.4), in f64 for each type. The product of the pivots has an exponent of its own, so
+//! that it neither overflows nor underflows on the way.
 
 use sardonyx_simd::Exec;
 use sardonyx_simd::buffer::with_scratch_of;
@@ -11,8 +11,9 @@ use sardonyx_simd::number::Number;
 use sardonyx_simd::{Ended, Isa, Pool};
 use sardonyx_simd::{Level, Loop};
 
-/// Computes the determinants of the matrices in `x`, of `size` rows and columns each; 1 for matrices without elements.
-/// A matrix whose elimination leaves no pivot has determinant 0, even with NaN or infinities elsewhere.
+/// Computes the determinants of the matrices in `x`, of `size` rows and columns each; 1 for
+/// matrices without elements. A matrix whose elimination leaves no pivot has determinant 0, even
+/// with NaN or infinities elsewhere.
 ///
 /// # Panics
 ///
@@ -113,7 +114,8 @@ struct Scaled {
     exponent: i64,
 }
 
-/// Value: `2^256`. The product of two numbers between `1 / STEP` and `STEP` neither overflows nor underflows.
+/// Value: `2^256`. The product of two numbers between `1 / STEP` and `STEP` neither overflows nor
+/// underflows.
 const STEP: f64 = f64::from_bits((1023 + 256) << 52);
 
 impl Scaled {

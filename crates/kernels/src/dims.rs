@@ -1,6 +1,7 @@
 //! Sizes of contiguous operands, as kernels divide them.
 
-/// Sizes before, along and after one axis. The axis of an operand `[batch, channels, inner]` is that of its channels.
+/// Sizes before, along and after one axis. The axis of an operand `[batch, channels, inner]` is
+/// that of its channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AxisDims {
     /// Product of the dims before the axis.

@@ -1,6 +1,7 @@
 //! Cancels each kernel that can be cancelled at random moments. Outputs begin as poison, and
-//! [`with_scratch`](sardonyx_simd::buffer::with_scratch) poisons scratch memory in these builds: a kernel that
-//! continued after its cancellation would read poison and fail, or return `Ok` with a wrong output.
+//! [`with_scratch`](sardonyx_simd::buffer::with_scratch) poisons scratch memory in these builds: a
+//! kernel that continued after its cancellation would read poison and fail, or return `Ok` with a
+//! wrong output.
 
 mod arrays;
 mod elementwise;
@@ -69,7 +70,8 @@ fn case<T: AnyBits, R: OnlyEnded>(
     let call = move |exec: &Exec<'_>| {
         let mut bytes = vec![0xaa; len * size_of::<T>() + align_of::<T>()];
         let skipped = bytes.as_ptr().align_offset(align_of::<T>());
-        // SAFETY: the elements lie within the bytes and are aligned, and any bits are valid elements.
+        // SAFETY: the elements lie within the bytes and are aligned, and any bits are valid
+        // elements.
         let y =
             unsafe { std::slice::from_raw_parts_mut(bytes[skipped..].as_mut_ptr().cast(), len) };
         call(exec, y).only_ended()?;

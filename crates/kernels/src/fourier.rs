@@ -1,10 +1,11 @@
 //! Discrete Fourier transforms of any length.
 //!
-//! All types are computed in double precision and rounded once. Lengths whose prime factors are at most
-//! [`LARGEST_RADIX`] go through the stages of Stockham's form of the algorithm of Cooley and Tukey ("An Algorithm for
-//! the Machine Calculation of Complex Fourier Series", 1965), which needs no reordering. Other lengths become a
-//! convolution with a chirp, computed by transforms of a power of two (Bluestein, "A Linear Filtering Approach to the
-//! Computation of Discrete Fourier Transform", 1970).
+//! All types are computed in double precision and rounded once. Lengths whose prime factors are at
+//! most [`LARGEST_RADIX`] go through the stages of Stockham's form of the algorithm of Cooley and
+//! Tukey ("An Algorithm for the Machine Calculation of Complex Fourier Series", 1965), which needs
+//! no reordering. Other lengths become a convolution with a chirp, computed by transforms of a
+//! power of two (Bluestein, "A Linear Filtering Approach to the Computation of Discrete Fourier
+//! Transform", 1970).
 
 use std::f64::consts::FRAC_PI_4;
 
@@ -25,12 +26,13 @@ const MAX_FACTORS: usize = 64;
 /// Length, direction and form of the transform of each line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spectrum {
-    /// Length of the transform, at least 1. Longer lines are cut to it, shorter ones padded with zeros.
+    /// Length of the transform, at least 1. Longer lines are cut to it, shorter ones padded with
+    /// zeros.
     pub length: usize,
     /// Whether to transform from spectrum to signal, with a factor of `1 / length`.
     pub inverse: bool,
-    /// Whether only the first half of the spectrum, `length / 2 + 1` elements, is written, or read if `inverse`. The
-    /// signal is real, so the other half is its conjugate.
+    /// Whether only the first half of the spectrum, `length / 2 + 1` elements, is written, or read
+    /// if `inverse`. The signal is real, so the other half is its conjugate.
     pub half: bool,
     /// Whether elements of the input are pairs of real and imaginary part.
     pub complex: bool,
@@ -65,9 +67,11 @@ pub struct Lines {
     pub grid: [usize; 2],
     /// Elements in a line of the input.
     pub len: usize,
-    /// Strides of the input: between lines along each axis of the grid, and between elements of a line.
+    /// Strides of the input: between lines along each axis of the grid, and between elements of a
+    /// line.
     pub x: [usize; 3],
-    /// Strides of the output: between lines along each axis of the grid, and between elements of a line.
+    /// Strides of the output: between lines along each axis of the grid, and between elements of a
+    /// line.
     pub y: [usize; 3],
 }
 
@@ -131,8 +135,8 @@ pub fn transform<T: Number>(
     })
 }
 
-/// Fills the second half of the spectrum of a real signal with conjugates of the first. Elements without a counterpart
-/// become real.
+/// Fills the second half of the spectrum of a real signal with conjugates of the first. Elements
+/// without a counterpart become real.
 fn mirror(values: &mut [Complex]) {
     let n = values.len();
     values[0][1] = 0.0;
@@ -201,7 +205,8 @@ impl Sizes {
     }
 }
 
-/// Tables for transforms of one length. They take longer to compute than a transform, so callers keep them.
+/// Tables for transforms of one length. They take longer to compute than a transform, so callers
+/// keep them.
 #[derive(Debug)]
 pub struct Tables {
     length: usize,
@@ -244,8 +249,9 @@ impl Tables {
         Ok(Some(tables))
     }
 
-    /// Computes the tables without the filter, and the filter's impulse response, whose transform is the filter; it is
-    /// empty if the length itself has stages. `None` if memory cannot be allocated.
+    /// Computes the tables without the filter, and the filter's impulse response, whose transform
+    /// is the filter; it is empty if the length itself has stages. `None` if memory cannot be
+    /// allocated.
     fn with_room(length: usize) -> Option<(Tables, Vec<Complex>)> {
         let Sizes { staged, factors, .. } = Sizes::new(length)?;
         let n = staged as u128;
@@ -436,8 +442,8 @@ fn times(a: Complex, b: Complex) -> Complex {
     [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]]
 }
 
-/// Computes `exp(-2 pi i k / n)`. Takes sines and cosines of at most an eighth of a turn, so that those that are 0, 1
-/// or equal are so exactly.
+/// Computes `exp(-2 pi i k / n)`. Takes sines and cosines of at most an eighth of a turn, so that
+/// those that are 0, 1 or equal are so exactly.
 fn root(k: u128, n: u128) -> Complex {
     let (eighth, rest) = (8 * k / n % 8, 8 * k % n);
     let to_radians = |rest: u128| rest as f64 / n as f64 * FRAC_PI_4;

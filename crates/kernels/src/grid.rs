@@ -1,8 +1,8 @@
 //! Images sampled at the places of a grid.
 //!
-//! For any number of axes and each interpolation, a sample is a weighted sum of a few elements, with the same elements
-//! and weights for all channels. So the elements and weights of a block of places are listed once, and then each
-//! channel is read.
+//! For any number of axes and each interpolation, a sample is a weighted sum of a few elements,
+//! with the same elements and weights for all channels. So the elements and weights of a block of
+//! places are listed once, and then each channel is read.
 
 use crate::copy::{NOWHERE, Plain};
 use crate::resize::cubic_weight;
@@ -43,8 +43,8 @@ impl Interpolation {
         }
     }
 
-    /// Returns the number of elements read for a place in an image of `axes` axes; `None` for more than
-    /// [`MOST_ELEMENTS`].
+    /// Returns the number of elements read for a place in an image of `axes` axes; `None` for more
+    /// than [`MOST_ELEMENTS`].
     pub fn elements(self, axes: usize) -> Option<usize> {
         let elements = self.taps().checked_pow(u32::try_from(axes).ok()?)?;
         Some(elements).filter(|elements| *elements <= MOST_ELEMENTS)
@@ -67,8 +67,8 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Converts a coordinate between -1 and 1 to one of elements, along an axis of `len` elements. Computes in the type
-    /// of the grid, whose rounding decides between two nearest elements.
+    /// Converts a coordinate between -1 and 1 to one of elements, along an axis of `len` elements.
+    /// Computes in the type of the grid, whose rounding decides between two nearest elements.
     #[inline]
     fn coordinate<R: Math>(&self, len: usize, place: R) -> f64 {
         let (len, half) = (len as f64, R::from_f64(0.5));
@@ -114,7 +114,8 @@ impl Sampling {
         Some(inside as usize)
     }
 
-    /// Returns the elements along an axis that make up the value at a coordinate, and their weights.
+    /// Returns the elements along an axis that make up the value at a coordinate, and their
+    /// weights.
     #[inline]
     fn taps<R: Math>(&self, len: usize, coordinate: f64) -> [(Option<usize>, R); 4] {
         let floor = coordinate.floor();
@@ -147,7 +148,8 @@ impl Sampling {
         let (mut count, taps) = (1, self.between.taps());
         for (len, coordinate) in sizes.iter().zip(place) {
             let along = self.taps::<R>(*len, *coordinate);
-            // From the end, so that each of the first `count` entries is read before it is replaced.
+            // From the end, so that each of the first `count` entries is read before it is
+            // replaced.
             for at in (0..count).rev() {
                 let (element, weight) = (elements[at], weights[at]);
                 for (tap, (along, part)) in along[..taps].iter().enumerate() {
@@ -179,8 +181,8 @@ fn reflect(place: f64, low: f64, high: f64) -> f64 {
     if is_below == is_odd { high - rest } else { low + rest }
 }
 
-/// Converts the places of a grid, `[.., axes]` with the last axis first, to coordinates of elements, `[.., axes]` with
-/// the first axis first, in images of the given sizes.
+/// Converts the places of a grid, `[.., axes]` with the last axis first, to coordinates of
+/// elements, `[.., axes]` with the first axis first, in images of the given sizes.
 ///
 /// # Panics
 ///
@@ -227,7 +229,8 @@ pub fn nearest(
         for (element, place) in elements.iter_mut().zip(places) {
             let along = sizes.iter().zip(place);
             let found = along.clone().try_fold(0, |element, (len, coordinate)| {
-                // A coordinate beyond the range of integers saturates, which is outside the image, too.
+                // A coordinate beyond the range of integers saturates, which is outside the image,
+                // too.
                 Some(element * len + how.element(*coordinate as i64, *len)?)
             });
             *element = found.unwrap_or(NOWHERE);
@@ -248,8 +251,8 @@ pub struct ElementDims {
     pub places: usize,
 }
 
-/// Reads each channel of each image at listed elements: `y[n, c, p] = x[n, c, elements[n, p]]`, or the default value
-/// for [`NOWHERE`].
+/// Reads each channel of each image at listed elements: `y[n, c, p] = x[n, c, elements[n, p]]`, or
+/// the default value for [`NOWHERE`].
 ///
 /// # Panics
 ///
@@ -292,8 +295,8 @@ pub struct ImageBatch<'a> {
     pub sizes: &'a [usize],
 }
 
-/// Samples each channel of each image at coordinates: `x` is `[images, channels, sizes..]`, `places` is `[images,
-/// places, axes]`, and `y` is `[images, channels, places]`.
+/// Samples each channel of each image at coordinates: `x` is `[images, channels, sizes..]`,
+/// `places` is `[images, places, axes]`, and `y` is `[images, channels, places]`.
 ///
 /// # Panics
 ///
@@ -333,8 +336,8 @@ pub fn read_between<R: Math + AnyBits>(
                     }
                     for c in n * channels..(n + 1) * channels {
                         let x = &x[c * image..][..image];
-                        // SAFETY: blocks of places are disjoint, each is sampled by one thread, and one channel of it
-                        // is borrowed at a time.
+                        // SAFETY: blocks of places are disjoint, each is sampled by one thread, and
+                        // one channel of it is borrowed at a time.
                         let y = unsafe { shared.part(c * count + first, len) };
                         let lists = elements.chunks_exact(taps).zip(weights.chunks_exact(taps));
                         for (y, (elements, weights)) in y.iter_mut().zip(lists) {

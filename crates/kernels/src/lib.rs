@@ -1,23 +1,26 @@
-//! Loops of operators, without ONNX: attention, pooling, normalization, copies, classical machine learning and more.
-//! Matrix products, convolution and elementwise loops are re-exported.
+//! Loops of operators, without ONNX: attention, pooling, normalization, copies, classical machine
+//! learning and more. Matrix products, convolution and elementwise loops are re-exported.
 //!
 //! No stability: names and signatures change with any release. Use the crate `sardonyx`.
 //!
-//! Kernels write into buffers of the caller, know no operator names, and do not allocate per call once their scratch
-//! memory has grown to the sizes in use. These rules hold everywhere:
+//! Kernels write into buffers of the caller, know no operator names, and do not allocate per call
+//! once their scratch memory has grown to the sizes in use. These rules hold everywhere:
 //!
-//! - **One body for all instruction sets.** A kernel is written once over a small SIMD trait and compiled for AVX-512,
-//!   AVX2 with FMA, and the baseline of the target. [`Isa`] selects one at run time; tests run all of them.
-//! - **The same bits for any number of threads.** Work is divided along outputs only. No sum depends on the number of
-//!   threads.
-//! - **A naive twin.** Each fast kernel has a plain loop beside it that defines its result; tests compare them.
-//! - **A family is a feature.** Loops used only by the operators of one family are compiled with the feature of that
-//!   family; all features are on by default.
-//! - **Kernels stop by returning.** A kernel that divides its work between threads, or runs long, returns [`Ended`]
-//!   once [`Pool::until`] cancels it. Its outputs are then unspecified, and callers do not read them.
+//! - **One body for all instruction sets.** A kernel is written once over a small SIMD trait and
+//!   compiled for AVX-512, AVX2 with FMA, and the baseline of the target. [`Isa`] selects one at
+//!   run time; tests run all of them.
+//! - **The same bits for any number of threads.** Work is divided along outputs only. No sum
+//!   depends on the number of threads.
+//! - **A naive twin.** Each fast kernel has a plain loop beside it that defines its result; tests
+//!   compare them.
+//! - **A family is a feature.** Loops used only by the operators of one family are compiled with
+//!   the feature of that family; all features are on by default.
+//! - **Kernels stop by returning.** A kernel that divides its work between threads, or runs long,
+//!   returns [`Ended`] once [`Pool::until`] cancels it. Its outputs are then unspecified, and
+//!   callers do not read them.
 
-// SIMD loads and stores, scratch memory shared between threads and masked edges need raw pointers. All of that is
-// behind safe functions that check sizes first.
+// SIMD loads and stores, scratch memory shared between threads and masked edges need raw pointers.
+// All of that is behind safe functions that check sizes first.
 #![allow(unsafe_code)]
 // Without some families, loops shared with them have no callers.
 #![cfg_attr(not(feature = "default"), allow(dead_code))]

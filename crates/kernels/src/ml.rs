@@ -1,8 +1,8 @@
-//! Loops of classical machine learning: scaled and imputed features, scores of classes and their transforms, support
-//! vectors.
+//! Loops of classical machine learning: scaled and imputed features, scores of classes and their
+//! transforms, support vectors.
 //!
-//! Floats are computed in their own type, integers in f64. Scores stay in that type up to the end, so that the best
-//! class is found before scores are rounded to f32.
+//! Floats are computed in their own type, integers in f64. Scores stay in that type up to the end,
+//! so that the best class is found before scores are rounded to f32.
 
 mod svm;
 
@@ -39,15 +39,16 @@ pub enum PostTransform {
     Softmax,
     /// `1 / (1 + exp(-x))`.
     Logistic,
-    /// Like [`PostTransform::Softmax`], but scores within 1e-7 of 0 are multiplied by `exp(-max)`, so that 0 stays 0.
+    /// Like [`PostTransform::Softmax`], but scores within 1e-7 of 0 are multiplied by `exp(-max)`,
+    /// so that 0 stays 0.
     SoftmaxZero,
     /// Quantile of the normal distribution.
     Probit,
 }
 
 impl PostTransform {
-    /// Whether the transform is monotonic. Then scores are best compared before it: it may round different scores to
-    /// equal ones.
+    /// Whether the transform is monotonic. Then scores are best compared before it: it may round
+    /// different scores to equal ones.
     pub fn keeps_order(self) -> bool {
         matches!(self, PostTransform::None | PostTransform::Softmax | PostTransform::Logistic)
     }
@@ -61,8 +62,8 @@ pub struct FeatureScale<'a, R> {
     pub factors: &'a [R],
 }
 
-/// Scales features: `y = (x - offset) * factor`, by rows of `features` elements. Offsets and factors have an element
-/// for each feature, or one for all.
+/// Scales features: `y = (x - offset) * factor`, by rows of `features` elements. Offsets and
+/// factors have an element for each feature, or one for all.
 ///
 /// # Panics
 ///
@@ -139,8 +140,8 @@ pub fn binarize<T: Number>(
     })
 }
 
-/// Replaces each `missing` element, which may be NaN, by the number of its feature. `numbers` has an element for each
-/// of the `features` of a row, or one for all.
+/// Replaces each `missing` element, which may be NaN, by the number of its feature. `numbers` has
+/// an element for each of the `features` of a row, or one for all.
 ///
 /// # Panics
 ///
@@ -188,7 +189,8 @@ pub fn map<T: Sync, O: Send>(
     })
 }
 
-/// Writes `function` of the index of each output. `work` is the cost of one call, in elementary operations.
+/// Writes `function` of the index of each output. `work` is the cost of one call, in elementary
+/// operations.
 pub fn fill<O: Send>(
     pool: &Pool,
     work: usize,
@@ -202,8 +204,8 @@ pub fn fill<O: Send>(
     })
 }
 
-/// Encodes each row of `width` elements as zeros with a 1 at its index in `places`. An index out of range gives only
-/// zeros.
+/// Encodes each row of `width` elements as zeros with a 1 at its index in `places`. An index out of
+/// range gives only zeros.
 ///
 /// # Panics
 ///
@@ -245,8 +247,9 @@ pub struct ColumnRange {
     pub count: usize,
 }
 
-/// Copies columns of features, `[rows, columns]`, into the columns of `range` of output rows of `width` floats;
-/// `count - columns` columns are filled with zeros if there are fewer, and excess features are left out.
+/// Copies columns of features, `[rows, columns]`, into the columns of `range` of output rows of
+/// `width` floats; `count - columns` columns are filled with zeros if there are fewer, and excess
+/// features are left out.
 ///
 /// # Panics
 ///
@@ -272,8 +275,8 @@ pub fn place_columns<T: Number>(
 
 /// Types in which scores are computed: f32 and f64.
 pub trait Score: Math {
-    /// Computes weighted sums: `y = x w^T + bias`. `x` has dims `[rows, features]`, `w` has dims `[sums, features]`,
-    /// and row `i` of the result is `y[i * pitch..][..sums]`.
+    /// Computes weighted sums: `y = x w^T + bias`. `x` has dims `[rows, features]`, `w` has dims
+    /// `[sums, features]`, and row `i` of the result is `y[i * pitch..][..sums]`.
     ///
     /// # Panics
     ///
@@ -442,9 +445,10 @@ fn softmax_zero<T: Math, const FMA: bool>(row: &mut [T]) {
     }
 }
 
-/// Computes the quantile of the normal distribution by the approximation of the inverse of erf that exporters of such
-/// models assume: S. Winitzki, "A handy approximation for the error function and its inverse", 2008, with a = 0.147.
-/// The error is at most 0.2 %. Returns 0 at 0 and 1, where the quantile is infinite.
+/// Computes the quantile of the normal distribution by the approximation of the inverse of erf that
+/// exporters of such models assume: S. Winitzki, "A handy approximation for the error function and
+/// its inverse", 2008, with a = 0.147. The error is at most 0.2 %. Returns 0 at 0 and 1, where the
+/// quantile is infinite.
 fn probit(p: f64) -> f64 {
     const A: f64 = 0.147;
     let x = 2.0 * p - 1.0;

@@ -1,7 +1,8 @@
 //! Normalization: scale and shift per channel, over rows, and across neighbouring channels.
 //!
-//! Parameters are folded into one multiplication and one addition per element before the loop, and statistics are
-//! computed in f64 (see [`reduce`](super::reduce)), so that the loops over elements are simple.
+//! Parameters are folded into one multiplication and one addition per element before the loop, and
+//! statistics are computed in f64 (see [`reduce`](super::reduce)), so that the loops over elements
+//! are simple.
 
 mod layer;
 mod local;
@@ -21,8 +22,8 @@ use sardonyx_simd::chunks::{fill, rows as in_rows};
 use sardonyx_simd::number::{Math, Number};
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// Folds the parameters of a batch normalization: `scale = gamma / sqrt(variance + epsilon)` and `shift = beta - mean *
-/// scale`, computed in f64.
+/// Folds the parameters of a batch normalization: `scale = gamma / sqrt(variance + epsilon)` and
+/// `shift = beta - mean * scale`, computed in f64.
 ///
 /// # Panics
 ///
@@ -46,8 +47,8 @@ pub fn fold_batch_norm<P: Number, S: Number, R: Math>(
     }
 }
 
-/// Computes mean and variance (the mean squared distance from the mean) of each channel of `[batch, channels, inner]`
-/// in f64. Both are NaN for channels without elements.
+/// Computes mean and variance (the mean squared distance from the mean) of each channel of `[batch,
+/// channels, inner]` in f64. Both are NaN for channels without elements.
 ///
 /// # Panics
 ///
@@ -75,8 +76,8 @@ pub fn channel_statistics<T: Number>(
     })
 }
 
-/// Scales and shifts channels: `y = x * scale[c] + shift[c]`, for `x` with dims `[batch, channels, inner]`, where
-/// `channels` is the length of `scale`.
+/// Scales and shifts channels: `y = x * scale[c] + shift[c]`, for `x` with dims `[batch, channels,
+/// inner]`, where `channels` is the length of `scale`.
 ///
 /// # Panics
 ///
@@ -138,7 +139,8 @@ fn scale_shift_planes<T: Number<Wide = R, Real = R>, R: Math>(
     })
 }
 
-/// Scales and shifts rows, each of one channel counted from `first_channel`, or of all channels if `inner` is 1.
+/// Scales and shifts rows, each of one channel counted from `first_channel`, or of all channels if
+/// `inner` is 1.
 fn apply<T: Math>(
     exec: &Exec<'_>,
     inner: usize,

@@ -1,5 +1,6 @@
-//! Steps of optimizers: new weights and states from old ones and gradients. Each element is computed in the type of the
-//! weights; factors shared by all elements are computed in double precision and rounded once.
+//! Steps of optimizers: new weights and states from old ones and gradients. Each element is
+//! computed in the type of the weights; factors shared by all elements are computed in double
+//! precision and rounded once.
 //!
 //! Adagrad: Duchi, Hazan, Singer, "Adaptive Subgradient Methods", JMLR 12, 2011. Adam: Kingma, Ba,
 //! "Adam: A Method for Stochastic Optimization", 2015. Momentum: Sutskever, Martens, Dahl, Hinton,
@@ -60,7 +61,8 @@ pub struct Step {
     pub norm: f64,
 }
 
-/// Weights and states before and after a step. All slices have one length; optimizers with one state ignore the second.
+/// Weights and states before and after a step. All slices have one length; optimizers with one
+/// state ignore the second.
 #[derive(Debug)]
 pub struct Weights<'a, T> {
     pub old: &'a [T],

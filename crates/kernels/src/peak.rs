@@ -1,15 +1,15 @@
-//! Peak rates of this processor, which benchmarks compare kernels with: multiply-adds in registers, and reads of
-//! memory.
+//! Peak rates of this processor, which benchmarks compare kernels with: multiply-adds in registers,
+//! and reads of memory.
 //!
-//! Each is a loop of one kind of instruction, in assembly where a compiler could simplify the loop: a peak that is too
-//! low would flatter the kernels. All functions run on the calling thread and return the amount of work; the caller
-//! measures the time.
+//! Each is a loop of one kind of instruction, in assembly where a compiler could simplify the loop:
+//! a peak that is too low would flatter the kernels. All functions run on the calling thread and
+//! return the amount of work; the caller measures the time.
 
 use sardonyx_simd::Isa;
 use sardonyx_simd::check_isa;
 
-/// Runs `steps` rounds of independent multiply-adds of f32 in registers. Returns the number of operations: a
-/// multiplication and an addition count one each.
+/// Runs `steps` rounds of independent multiply-adds of f32 in registers. Returns the number of
+/// operations: a multiplication and an addition count one each.
 ///
 /// # Panics
 ///
@@ -31,9 +31,9 @@ pub fn multiply_add(isa: Isa, steps: u32) -> u64 {
     )
 }
 
-/// Runs `steps` rounds of `vdpbf16ps`, which adds products of pairs of bf16 to f32, and returns the number of
-/// operations: a pair counts as two multiplications and two additions. Returns `None` if the machine lacks the
-/// instruction.
+/// Runs `steps` rounds of `vdpbf16ps`, which adds products of pairs of bf16 to f32, and returns the
+/// number of operations: a pair counts as two multiplications and two additions. Returns `None` if
+/// the machine lacks the instruction.
 pub fn bf16_dot(steps: u32) -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512f") {
@@ -44,7 +44,8 @@ pub fn bf16_dot(steps: u32) -> Option<u64> {
     None
 }
 
-/// Reads all of `data` once, with the widest loads of `isa`, and returns the exclusive or of its words.
+/// Reads all of `data` once, with the widest loads of `isa`, and returns the exclusive or of its
+/// words.
 ///
 /// # Panics
 ///
@@ -82,8 +83,8 @@ fn multiply_add_portable(steps: u32) -> u64 {
     u64::from(steps) * (CHAINS * LANES * 2) as u64
 }
 
-/// Runs fused multiply-adds in assembly. Chains of `x + 0.999 * 0.999` stop growing below 2^25, where the sum rounds to
-/// `x`.
+/// Runs fused multiply-adds in assembly. Chains of `x + 0.999 * 0.999` stop growing below 2^25,
+/// where the sum rounds to `x`.
 #[cfg(target_arch = "aarch64")]
 fn multiply_add_neon(steps: u32) -> u64 {
     /// Value: chains that keep four units with a latency of four cycles busy.
@@ -152,18 +153,19 @@ mod x86 {
     /// Value: independent chains, enough that no instruction waits for its own last result.
     const CHAINS: usize = 16;
 
-    /// Fills the registers of all chains and of the constant with a number, then repeats one instruction on each chain.
+    /// Fills the registers of all chains and of the constant with a number, then repeats one
+    /// instruction on each chain.
     ///
-    /// The number is 0.999 as f32, so that a chain of `x * number + number` stays below 1,000: neither infinite nor
-    /// denormal, which would be slow.
+    /// The number is 0.999 as f32, so that a chain of `x * number + number` stays below 1,000:
+    /// neither infinite nor denormal, which would be slow.
     macro_rules! register_loop {
         (
             $steps:expr, constant: $constant:tt, fill: $fill:literal, copy: $copy:ident, step: $step:ident,
             chains: $(($number:tt $register:tt))+
         ) => {
             if $steps > 0 {
-                // SAFETY: the assembly changes only named registers and accesses no memory; the function enables the
-                // target features of its instructions.
+                // SAFETY: the assembly changes only named registers and accesses no memory; the
+                // function enables the target features of its instructions.
                 unsafe {
                     asm!(
                         $fill,
@@ -220,8 +222,8 @@ mod x86 {
         };
     }
 
-    /// Runs separate multiplications and additions, as the baseline of the target has no fused ones. One chain fewer:
-    /// the constant takes the last register.
+    /// Runs separate multiplications and additions, as the baseline of the target has no fused
+    /// ones. One chain fewer: the constant takes the last register.
     pub(super) fn multiply_add_sse2(steps: u32) -> u64 {
         register_loop!(
             steps,
@@ -291,7 +293,8 @@ mod x86 {
     /// Value: adjacent loads from one part of the data.
     const LOADS: usize = 8;
 
-    /// Cuts data into four parts of equal length and a rest: reading several places at once may wait less for memory.
+    /// Cuts data into four parts of equal length and a rest: reading several places at once may
+    /// wait less for memory.
     fn streams<const N: usize>(data: &[u64]) -> ([&[[u64; N]]; 4], &[u64]) {
         let len = data.len() / (4 * N);
         let (whole, rest) = data.split_at(4 * N * len);

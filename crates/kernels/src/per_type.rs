@@ -45,7 +45,8 @@ use sardonyx_simd::number::Number;
 use sardonyx_simd::{Ended, Exec, Failure, Pool};
 
 per_type! {
-    /// Loops that scatter updates: for elements by width, and for numbers, which updates can be combined with.
+    /// Loops that scatter updates: for elements by width, and for numbers, which updates can be
+    /// combined with.
     trait ScatterLoops: Plain for [
         [u8; 1], [u8; 2], [u8; 4], [u8; 8], [u8; 16],
         f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64
@@ -171,8 +172,8 @@ per_type! {
             y: &mut [Self],
         ) -> Result<(), Ended>;
         norm::normalize_rows = fn normalize_rows(
-            exec: &Exec<'_>, how: RowNormalization<'_, Self::Real>, x: &[Self], y: &mut [Self], means: Option<&mut [Self::Real]>,
-            inverse_deviations: Option<&mut [Self::Real]>,
+            exec: &Exec<'_>, how: RowNormalization<'_, Self::Real>, x: &[Self], y: &mut [Self],
+            means: Option<&mut [Self::Real]>, inverse_deviations: Option<&mut [Self::Real]>,
         ) -> Result<(), Ended>;
         norm::lp_norm = fn lp_norm(
             exec: &Exec<'_>, norm: Norm, dims: AxisDims, x: &[Self], y: &mut [Self],
@@ -189,7 +190,8 @@ per_type! {
         ) -> Result<(), Ended>;
         #[cfg(feature = "signal")]
         fourier::transform = fn fourier_transform(
-            exec: &Exec<'_>, tables: &Tables, spectrum: Spectrum, lines: Lines, window: Option<&[Self]>, x: &[Self], y: &mut [Self],
+            exec: &Exec<'_>, tables: &Tables, spectrum: Spectrum, lines: Lines, window: Option<&[Self]>, x: &[Self],
+            y: &mut [Self],
         ) -> Result<(), Ended>;
     }
 
@@ -293,7 +295,9 @@ per_type! {
 per_type! {
     /// Loops of training, in the types that it computes in.
     trait TrainingLoops: UpdateLoops for [f32, f64] {
-        optimizer::step = fn optimizer_step(exec: &Exec<'_>, step: Step, weights: Weights<'_, Self>) -> Result<(), Ended>;
+        optimizer::step = fn optimizer_step(
+            exec: &Exec<'_>, step: Step, weights: Weights<'_, Self>,
+        ) -> Result<(), Ended>;
         pooling::max_pool_gradient = fn max_pool_gradient(
             exec: &Exec<'_>, size: usize, places: &[i64], dy: &[Self], dx: &mut [Self],
         ) -> Result<(), Ended>;

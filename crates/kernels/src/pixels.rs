@@ -1,11 +1,12 @@
 //! Channels-last values, and the loops around convolutions over them.
 //!
-//! A value of dims `[N, C, S..]` lies in memory as `[N][S..][pitch]`: each pixel begins a pitch after the last one, and
-//! its channels are adjacent. The pitch is at least the number of channels; it is larger where the value consists of
-//! some channels of a larger one.
+//! A value of dims `[N, C, S..]` lies in memory as `[N][S..][pitch]`: each pixel begins a pitch
+//! after the last one, and its channels are adjacent. The pitch is at least the number of channels;
+//! it is larger where the value consists of some channels of a larger one.
 //!
-//! Vectors run along channels, so that borders of images only decide which pixels are visited. No kernel reads or
-//! writes lanes after the channels of a pixel: these may belong to another value, and the memory may end there.
+//! Vectors run along channels, so that borders of images only decide which pixels are visited. No
+//! kernel reads or writes lanes after the channels of a pixel: these may belong to another value,
+//! and the memory may end there.
 //!
 //! The other layout, in which all pixels of a channel are adjacent, is called *rows* here.
 
@@ -66,8 +67,8 @@ pub struct PixelsMut<'a> {
 
 // SAFETY: equivalent to a mutable reference to floats.
 unsafe impl Send for PixelsMut<'_> {}
-// SAFETY: a shared `PixelsMut` only yields addresses; `row`, which writes, is unsafe, and its callers keep threads
-// apart.
+// SAFETY: a shared `PixelsMut` only yields addresses; `row`, which writes, is unsafe, and its
+// callers keep threads apart.
 unsafe impl Sync for PixelsMut<'_> {}
 
 /// Panics unless `len` floats hold all channels of `count` pixels, and pixels do not overlap.
@@ -80,7 +81,8 @@ fn check(len: usize, count: usize, channels: usize, pitch: usize) {
 }
 
 impl<'a> Pixels<'a> {
-    /// Creates a view of `count` pixels of `channels` channels, `pitch` floats apart, from the start of `data`.
+    /// Creates a view of `count` pixels of `channels` channels, `pitch` floats apart, from the
+    /// start of `data`.
     ///
     /// # Panics
     ///
@@ -94,7 +96,8 @@ impl<'a> Pixels<'a> {
     ///
     /// # Safety
     ///
-    /// For the lifetime of the view, the channels of all pixels must be readable, and no thread may write them.
+    /// For the lifetime of the view, the channels of all pixels must be readable, and no thread may
+    /// write them.
     ///
     /// # Panics
     ///
@@ -129,7 +132,8 @@ impl<'a> Pixels<'a> {
     #[inline(always)]
     fn row(&self, i: usize) -> &'a [f32] {
         assert!(i < self.count, "no such pixel");
-        // SAFETY: `new` checked, or the caller of `from_raw` promised, that all channels are readable.
+        // SAFETY: `new` checked, or the caller of `from_raw` promised, that all channels are
+        // readable.
         unsafe { std::slice::from_raw_parts(self.pixel(i), self.channels) }
     }
 
@@ -140,7 +144,8 @@ impl<'a> Pixels<'a> {
 }
 
 impl<'a> PixelsMut<'a> {
-    /// Creates a view of `count` pixels of `channels` channels, `pitch` floats apart, from the start of `data`.
+    /// Creates a view of `count` pixels of `channels` channels, `pitch` floats apart, from the
+    /// start of `data`.
     ///
     /// # Panics
     ///
@@ -154,7 +159,8 @@ impl<'a> PixelsMut<'a> {
     ///
     /// # Safety
     ///
-    /// For the lifetime of the view, the channels of all pixels must be writable, and no other code may access them.
+    /// For the lifetime of the view, the channels of all pixels must be writable, and no other code
+    /// may access them.
     ///
     /// # Panics
     ///
@@ -200,8 +206,8 @@ impl<'a> PixelsMut<'a> {
     #[allow(clippy::mut_from_ref)] // Threads share the view and borrow different pixels.
     unsafe fn row(&self, i: usize) -> &mut [f32] {
         assert!(i < self.count, "no such pixel");
-        // SAFETY: `new` checked, or the caller of `from_raw` promised, that all channels are writable; the caller
-        // promises that no other slice of the pixel lives.
+        // SAFETY: `new` checked, or the caller of `from_raw` promised, that all channels are
+        // writable; the caller promises that no other slice of the pixel lives.
         unsafe { std::slice::from_raw_parts_mut(self.pixel(i), self.channels) }
     }
 }
@@ -220,9 +226,9 @@ fn check_alike(x: &Pixels<'_>, y: &PixelsMut<'_>) {
     assert_eq!(x.channels, y.channels, "as many channels out as in");
 }
 
-/// Calls a function for all channels of a pixel: for groups of four vectors, then for single vectors with a mask of the
-/// lanes that exist. The last two constant arguments of the function are the number of vectors and whether the mask is
-/// used.
+/// Calls a function for all channels of a pixel: for groups of four vectors, then for single
+/// vectors with a mask of the lanes that exist. The last two constant arguments of the function are
+/// the number of vectors and whether the mask is used.
 macro_rules! over_channels {
     (
         $simd:ident, $channels:expr, |$c:ident, $mask:ident|

@@ -1,9 +1,9 @@
 //! Pooling over spatial windows of any number of dims.
 //!
-//! Folds the rows of a window before its columns, for all outputs of a row at once, with neutral elements in place of
-//! padding. So the time grows with the number of rows and columns of a window, not with its elements, and no loop tests
-//! for borders. Positions of maxima are found tap by tap instead, and planes of [`narrow`] rows are folded side by
-//! side.
+//! Folds the rows of a window before its columns, for all outputs of a row at once, with neutral
+//! elements in place of padding. So the time grows with the number of rows and columns of a window,
+//! not with its elements, and no loop tests for borders. Positions of maxima are found tap by tap
+//! instead, and planes of [`narrow`] rows are folded side by side.
 
 #[cfg(feature = "training")]
 pub(crate) mod gradient;
@@ -27,7 +27,8 @@ use taps::Taps;
 
 /// Geometry of a pooling. All lists have one entry per spatial dim, and there is at least one.
 ///
-/// The caller chooses the output dims, which is how ceil mode works: windows may reach beyond the padding.
+/// The caller chooses the output dims, which is how ceil mode works: windows may reach beyond the
+/// padding.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
     pub input: &'a [usize],
@@ -41,8 +42,8 @@ pub struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// Panics unless all lists have one entry per spatial dim, and `x` and `y` are the numbers of elements of `planes`
-    /// planes.
+    /// Panics unless all lists have one entry per spatial dim, and `x` and `y` are the numbers of
+    /// elements of `planes` planes.
     pub(crate) fn check(&self, planes: usize, x: usize, y: usize) {
         let rank = self.input.len();
         assert!(rank > 0, "no spatial dim");
@@ -91,8 +92,8 @@ pub enum Order {
     ColumnMajor,
 }
 
-/// Computes the maximum of each window, for `planes` (batch times channels) planes. A window with a NaN gives NaN, and
-/// a window without elements the lowest value of the type.
+/// Computes the maximum of each window, for `planes` (batch times channels) planes. A window with a
+/// NaN gives NaN, and a window without elements the lowest value of the type.
 ///
 /// # Panics
 ///
@@ -112,11 +113,13 @@ pub fn max_pool<T: Number>(
     })
 }
 
-/// Computes the average of each window, for `planes` planes. A window with divisor 0 gives NaN, or 0 for integers.
+/// Computes the average of each window, for `planes` planes. A window with divisor 0 gives NaN, or
+/// 0 for integers.
 ///
 /// # Panics
 ///
-/// If lengths do not fit the geometry, a stride or dilation is 0, or there are more than nine spatial dims.
+/// If lengths do not fit the geometry, a stride or dilation is 0, or there are more than nine
+/// spatial dims.
 pub fn average_pool<T: Number>(
     exec: &Exec<'_>,
     planes: usize,
@@ -131,8 +134,8 @@ pub fn average_pool<T: Number>(
     })
 }
 
-/// Computes the sum of each window, divided if there is a divisor. [`average_pool`] and [`lp_pool`] share its compiled
-/// loops.
+/// Computes the sum of each window, divided if there is a divisor. [`average_pool`] and [`lp_pool`]
+/// share its compiled loops.
 fn sum_pool<T: Number>(
     exec: &Exec<'_>,
     planes: usize,
@@ -145,8 +148,8 @@ fn sum_pool<T: Number>(
     pool_planes(exec, planes, window, x, y, Pooling { fold: Sum, finish, divisor })
 }
 
-/// Returns the length of the scratch memory for [`lp_pool`]: for as many planes as fit half a megabyte of f32, but at
-/// least one.
+/// Returns the length of the scratch memory for [`lp_pool`]: for as many planes as fit half a
+/// megabyte of f32, but at least one.
 #[must_use]
 pub fn lp_pool_scratch(planes: usize, window: &Window<'_>) -> usize {
     /// Limit: elements in half a megabyte of floats.
@@ -160,13 +163,13 @@ fn lp_plane(window: &Window<'_>) -> usize {
     window.input.iter().product::<usize>().saturating_add(window.output.iter().product())
 }
 
-/// Computes the `p`-norm of each window of floats: the sum of `|x|^p`, to the power `1/p`. `scratch`, of
-/// [`lp_pool_scratch`] elements, receives the powers and their sums.
+/// Computes the `p`-norm of each window of floats: the sum of `|x|^p`, to the power `1/p`.
+/// `scratch`, of [`lp_pool_scratch`] elements, receives the powers and their sums.
 ///
 /// # Panics
 ///
-/// If `scratch` is too short for a plane and its output, lengths do not fit the geometry, a stride or dilation is 0, or
-/// there are more than nine spatial dims.
+/// If `scratch` is too short for a plane and its output, lengths do not fit the geometry, a stride
+/// or dilation is 0, or there are more than nine spatial dims.
 pub fn lp_pool<T: Number>(
     exec: &Exec<'_>,
     planes: usize,
@@ -256,7 +259,8 @@ struct Pooling<F, G> {
     divisor: Option<Divisor>,
 }
 
-/// Pools planes with a fold, divided between threads by rows, or by planes if their rows are narrow.
+/// Pools planes with a fold, divided between threads by rows, or by planes if their rows are
+/// narrow.
 fn pool_planes<T: Number, F: Fold>(
     exec: &Exec<'_>,
     planes: usize,
@@ -314,9 +318,10 @@ const GROUP: usize = 16;
 /// Cache: columns of a band of output rows, which stay in a first-level cache beside the sums.
 const BAND: usize = 4096;
 
-/// Layout of the folded rows of a band, as the loops over taps read them: with neutral elements in place of padding,
-/// and so that neighbouring outputs read neighbouring columns for each tap. Columns whose distance is a multiple of the
-/// stride form a phase; the lines of a phase, one for each output row of the band, are adjacent.
+/// Layout of the folded rows of a band, as the loops over taps read them: with neutral elements in
+/// place of padding, and so that neighbouring outputs read neighbouring columns for each tap.
+/// Columns whose distance is a multiple of the stride form a phase; the lines of a phase, one for
+/// each output row of the band, are adjacent.
 struct Columns {
     /// Columns of a line.
     pitch: usize,
@@ -350,8 +355,8 @@ impl Columns {
     }
 }
 
-/// Loop over output rows from row `first` on. Folds the rows of a window first, all columns at a time, then its
-/// columns: as many steps as a window has rows and columns, rather than elements.
+/// Loop over output rows from row `first` on. Folds the rows of a window first, all columns at a
+/// time, then its columns: as many steps as a window has rows and columns, rather than elements.
 struct PooledRows<'a, T: Number, F, G> {
     fold: F,
     window: &'a Window<'a>,
@@ -511,12 +516,14 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> PooledRows<'_, T, F, G> {
     }
 }
 
-/// Computes maxima like [`max_pool`], and the position of each in the whole input: the first of equal elements, or the
-/// first NaN. Positions count planes before positions in the plane; a window without elements has position -1.
+/// Computes maxima like [`max_pool`], and the position of each in the whole input: the first of
+/// equal elements, or the first NaN. Positions count planes before positions in the plane; a window
+/// without elements has position -1.
 ///
 /// # Panics
 ///
-/// If lengths do not fit the geometry, a stride or dilation is 0, or there are more than nine spatial dims.
+/// If lengths do not fit the geometry, a stride or dilation is 0, or there are more than nine
+/// spatial dims.
 pub fn max_pool_with_indices<T: Number>(
     exec: &Exec<'_>,
     planes: usize,
@@ -618,8 +625,9 @@ struct Places<'a, T> {
 }
 
 impl<'a, T> Places<'a, T> {
-    /// Returns, for each output row, the offset of its plane, the offsets of the input rows that it reads, and its
-    /// positions. An iterator, as a function with a callback might be compiled without the instruction set of the loop.
+    /// Returns, for each output row, the offset of its plane, the offsets of the input rows that it
+    /// reads, and its positions. An iterator, as a function with a callback might be compiled
+    /// without the instruction set of the loop.
     #[inline(always)]
     fn rows(self) -> impl Iterator<Item = (usize, &'a [usize], &'a mut [i64])> {
         let Seen { columns, starts, ends, .. } = self.seen;
@@ -788,13 +796,15 @@ fn group<T: Number>(x: &[T], stride: usize) -> [T::Wide; GROUP] {
     found
 }
 
-/// Calls `see` with the index and the value of the first `n` of `x[0], x[stride], ..`; `n` is at least 1.
+/// Calls `see` with the index and the value of the first `n` of `x[0], x[stride], ..`; `n` is at
+/// least 1.
 #[inline(always)]
 fn each_strided<T: Copy>(x: &[T], stride: usize, n: usize, mut see: impl FnMut(usize, T)) {
     match stride {
         1 => x[..n].iter().enumerate().for_each(|(i, x)| see(i, *x)),
         2 => {
-            // Each but the last has a whole pair: the loop reads pairs, which the compiler vectorizes.
+            // Each but the last has a whole pair: the loop reads pairs, which the compiler
+            // vectorizes.
             let (pairs, _) = x.as_chunks::<2>();
             pairs[..n - 1].iter().enumerate().for_each(|(i, pair)| see(i, pair[0]));
             see(n - 1, x[2 * (n - 1)]);

@@ -1,10 +1,12 @@
 //! Random numbers, drawn in an order that does not depend on the number of threads.
 //!
-//! [`Mt19937`] draws one number after the other, so it fills a block serially, whose pieces threads then transform.
-//! [`Philox`] computes each number from its position alone, so each thread draws its own.
+//! [`Mt19937`] draws one number after the other, so it fills a block serially, whose pieces threads
+//! then transform. [`Philox`] computes each number from its position alone, so each thread draws
+//! its own.
 //!
-//! As in numpy, each number is drawn in double precision and rounded to the type of the output, again after scaling,
-//! and again after shifting. Both are computed in the type that the output [widens](Number::Wide) to.
+//! As in numpy, each number is drawn in double precision and rounded to the type of the output,
+//! again after scaling, and again after shifting. Both are computed in the type that the output
+//! [widens](Number::Wide) to.
 
 mod mt19937;
 mod philox;
@@ -27,7 +29,8 @@ pub enum Generator {
     Philox(Philox),
 }
 
-/// Work: numbers that one thread transforms at a time: whole groups of Philox, and whole pairs for normal numbers.
+/// Work: numbers that one thread transforms at a time: whole groups of Philox, and whole pairs for
+/// normal numbers.
 const PIECE: usize = 128 * philox::GROUP;
 /// Work: numbers that are drawn serially before threads transform them.
 const BLOCK: usize = 16 * PIECE;
@@ -43,8 +46,8 @@ enum Distribution {
 
 /// Fills `y` with numbers uniform in `low..low + range`.
 ///
-/// Numbers of Philox stay below 1 before they are scaled, as only as many bits are drawn as the type holds. Those of
-/// Mt19937 may be rounded up to 1, as in numpy.
+/// Numbers of Philox stay below 1 before they are scaled, as only as many bits are drawn as the
+/// type holds. Those of Mt19937 may be rounded up to 1, as in numpy.
 pub fn uniform<T: Number>(
     exec: &Exec<'_>,
     generator: Generator,
@@ -56,8 +59,9 @@ pub fn uniform<T: Number>(
     fill_scaled(exec, generator, distribution, range, low, y)
 }
 
-/// Fills `y` with normal numbers. Mt19937 uses the polar method, Philox that of Box and Muller ("A note on the
-/// generation of random normal deviates", 1958), which rejects no numbers, so that the position of each is known.
+/// Fills `y` with normal numbers. Mt19937 uses the polar method, Philox that of Box and Muller ("A
+/// note on the generation of random normal deviates", 1958), which rejects no numbers, so that the
+/// position of each is known.
 pub fn normal<T: Number>(
     exec: &Exec<'_>,
     generator: Generator,
@@ -72,7 +76,8 @@ pub fn normal<T: Number>(
 ///
 /// # Errors
 ///
-/// The index of the first probability outside of 0 to 1, in which case no number is drawn; or cancellation of the run.
+/// The index of the first probability outside of 0 to 1, in which case no number is drawn; or
+/// cancellation of the run.
 ///
 /// # Panics
 ///
@@ -95,17 +100,18 @@ pub fn bernoulli<T: Number, B: From<bool> + Send>(
     Ok(())
 }
 
-/// Whether a trial with probability `p` succeeds, as in numpy's `binomial`: by inversion for the rarer outcome, the
-/// complement of whose probability is computed through a logarithm. Leaves out numpy's second draw, which is needed
-/// where the probabilities of both outcomes round to a sum below the number: once in 10^15 numbers.
+/// Whether a trial with probability `p` succeeds, as in numpy's `binomial`: by inversion for the
+/// rarer outcome, the complement of whose probability is computed through a logarithm. Leaves out
+/// numpy's second draw, which is needed where the probabilities of both outcomes round to a sum
+/// below the number: once in 10^15 numbers.
 fn succeeds(p: f64, number: f64) -> bool {
     let is_rare = p <= 0.5;
     let rare = if is_rare { p } else { 1.0 - p };
     (number > (1.0 - rare).ln().exp()) == is_rare
 }
 
-/// Sets each element to 0 with probability `ratio`, and multiplies the others by `scale`. `mask` receives which
-/// elements are kept.
+/// Sets each element to 0 with probability `ratio`, and multiplies the others by `scale`. `mask`
+/// receives which elements are kept.
 ///
 /// # Panics
 ///
@@ -150,13 +156,13 @@ pub struct SampleDims {
     pub samples: usize,
 }
 
-/// Draws `samples` classes for each row, with probabilities proportional to the exponentials of its logits. `logits` is
-/// `[rows, classes]`, `y` is `[rows, samples]`.
+/// Draws `samples` classes for each row, with probabilities proportional to the exponentials of its
+/// logits. `logits` is `[rows, classes]`, `y` is `[rows, samples]`.
 ///
 /// # Errors
 ///
-/// The first row without valid weights (one is NaN or infinite, all are 0, or `classes` is 0), in which case no
-/// number is drawn; or cancellation of the run.
+/// The first row without valid weights (one is NaN or infinite, all are 0, or `classes` is 0), in
+/// which case no number is drawn; or cancellation of the run.
 ///
 /// # Panics
 ///
@@ -229,8 +235,8 @@ fn fill_scaled<T: Number>(
     })
 }
 
-/// Calls `body(first, numbers, piece)` for pieces that make up `y`, each with as many numbers as it has elements. The
-/// bounds of pieces do not depend on the number of threads.
+/// Calls `body(first, numbers, piece)` for pieces that make up `y`, each with as many numbers as it
+/// has elements. The bounds of pieces do not depend on the number of threads.
 fn in_pieces<T: Send>(
     exec: &Exec<'_>,
     generator: Generator,

@@ -1,15 +1,17 @@
 //! Recurrent layers: RNN, GRU and LSTM.
 //!
-//! The product of the input with its weights does not depend on the state, so it is one large product before the first
-//! step. A step computes only the product of the state, a matrix with a row for each sequence, and then functions of
-//! gates, row by row, while a row is in the first-level cache.
+//! The product of the input with its weights does not depend on the state, so it is one large
+//! product before the first step. A step computes only the product of the state, a matrix with a
+//! row for each sequence, and then functions of gates, row by row, while a row is in the
+//! first-level cache.
 //!
-//! Sequences may end before the last step. Their rows then rest: they keep their state, and their outputs are zero. A
-//! backward pass starts each sequence at the sequence's own last step, so no sequence is ever reversed.
+//! Sequences may end before the last step. Their rows then rest: they keep their state, and their
+//! outputs are zero. A backward pass starts each sequence at the sequence's own last step, so no
+//! sequence is ever reversed.
 //!
-//! Sequences do not depend on each other, nor do the directions of a layer. So threads divide these where possible,
-//! each computing all steps, and wait for each other once. Only if the weights exceed the second-level cache do threads
-//! divide each step.
+//! Sequences do not depend on each other, nor do the directions of a layer. So threads divide these
+//! where possible, each computing all steps, and wait for each other once. Only if the weights
+//! exceed the second-level cache do threads divide each step.
 
 mod cell;
 mod steps;
@@ -38,15 +40,15 @@ pub enum Gate {
     ScaledTanh { alpha: f32, beta: f32 },
 }
 
-/// Step of a layer, given x, the step's row of the input's product, the state h of a sequence, and the transposed
-/// weights U of the state. A gate is `hidden` elements of a row.
+/// Step of a layer, given x, the step's row of the input's product, the state h of a sequence, and
+/// the transposed weights U of the state. A gate is `hidden` elements of a row.
 #[derive(Clone, Copy, Debug)]
 pub enum Cell<'a, T: RecurrentElement> {
     /// `h = f(x + h U)`
     Plain { function: Gate, state: T::Right<'a> },
-    /// Gated unit (GRU), with a gate z that keeps and a gate r that resets, after Cho et al. ("Learning Phrase
-    /// Representations using RNN Encoder-Decoder for Statistical Machine Translation", 2014), with the functions f and
-    /// g:
+    /// Gated unit (GRU), with a gate z that keeps and a gate r that resets, after Cho et al.
+    /// ("Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine
+    /// Translation", 2014), with the functions f and g:
     ///
     /// ```text
     /// z, r = f(x + h U), and c according to Candidate
@@ -55,9 +57,10 @@ pub enum Cell<'a, T: RecurrentElement> {
     ///
     /// The gates of a row are z, r, c.
     Gated { functions: [Gate; 2], candidate: Candidate<'a, T> },
-    /// Long short-term memory (LSTM) after Hochreiter and Schmidhuber ("Long Short-Term Memory", 1997) with the forget
-    /// gate and the peepholes p of Gers, Schraudolph and Schmidhuber ("Learning Precise Timing with LSTM Recurrent
-    /// Networks", 2002), with the functions f, g and q:
+    /// Long short-term memory (LSTM) after Hochreiter and Schmidhuber ("Long Short-Term
+    /// Memory", 1997) with the forget gate and the peepholes p of Gers, Schraudolph and Schmidhuber
+    /// ("Learning Precise Timing with LSTM Recurrent Networks", 2002), with the functions f, g and
+    /// q:
     ///
     /// ```text
     /// i, k = f(x + h U + p c)
@@ -113,8 +116,9 @@ impl Sequences<'_> {
         self.lengths.map_or(self.steps, |lengths| lengths[sequence])
     }
 
-    /// Returns the number of steps whose input is multiplied by its weights at once, in a layer of `passes` passes with
-    /// such a cell. Fewer than all keep the product in the second-level cache until the steps read it.
+    /// Returns the number of steps whose input is multiplied by its weights at once, in a layer of
+    /// `passes` passes with such a cell. Fewer than all keep the product in the second-level cache
+    /// until the steps read it.
     ///
     /// `rows` are the strides in rows of [`Input::x`].
     pub fn steps_at_once<T: RecurrentElement>(
@@ -127,7 +131,8 @@ impl Sequences<'_> {
     ) -> usize {
         /// Work: fewest rows for which reading all weights pays.
         const LEAST_ROWS: usize = 96;
-        /// Work: fewest sequences. With 8 a layer is 5 % slower in parts, with 32 up to 13 % faster.
+        /// Work: fewest sequences. With 8 a layer is 5 % slower in parts, with 32 up to 13 %
+        /// faster.
         const LEAST_BATCH: usize = 24;
         let &Sequences { steps, batch, hidden, .. } = self;
         let are_adjacent = rows[0] == batch;
@@ -154,7 +159,8 @@ pub struct Input<'a, 'w, T: RecurrentElement> {
     pub x: MatRef<'a, T>,
     pub weights: T::Right<'w>,
     pub bias: Option<&'a [T]>,
-    /// Memory for the product: rows of as many steps as [`Sequences::steps_at_once`] returns, or more.
+    /// Memory for the product: rows of as many steps as [`Sequences::steps_at_once`] returns, or
+    /// more.
     pub product: &'a mut [T],
 }
 
@@ -165,8 +171,8 @@ pub struct Pass<'a, 'w, T: RecurrentElement> {
     /// Whether steps go from the last to the first.
     pub backwards: bool,
     pub input: Input<'a, 'w, T>,
-    /// States, `batch` rows of `hidden` elements: before the first step, then after the last. A sequence without steps
-    /// ends with zeros.
+    /// States, `batch` rows of `hidden` elements: before the first step, then after the last. A
+    /// sequence without steps ends with zeros.
     pub h: &'a mut [T],
     /// Cells of [`Cell::Memory`] in the layout of `h`; empty for other layers.
     pub c: &'a mut [T],
@@ -390,13 +396,14 @@ impl<'a, T: RecurrentElement> Cell<'a, T> {
     }
 }
 
-/// Computes all steps of all sequences in each pass. `rows` are the strides in rows of [`Input::x`]; `scratch` has at
-/// least [`Cell::scratch_len`] elements of any value for each pass.
+/// Computes all steps of all sequences in each pass. `rows` are the strides in rows of
+/// [`Input::x`]; `scratch` has at least [`Cell::scratch_len`] elements of any value for each pass.
 ///
 /// # Panics
 ///
-/// If lengths of slices or sizes of matrices do not fit, passes have different cells, a sequence has more than `steps`
-/// steps, rows of the outputs overlap, or this machine lacks the instruction set.
+/// If lengths of slices or sizes of matrices do not fit, passes have different cells, a sequence
+/// has more than `steps` steps, rows of the outputs overlap, or this machine lacks the instruction
+/// set.
 pub fn recur<T: RecurrentElement>(
     exec: &Exec<'_>,
     sequences: &Sequences<'_>,
@@ -514,14 +521,16 @@ impl<'a, T> SharedOutputs<'a, T> {
 enum Sharing {
     /// The calling thread computes all.
     None,
-    /// Sequences of each pass are divided into so many groups; one thread computes all steps of a group.
+    /// Sequences of each pass are divided into so many groups; one thread computes all steps of a
+    /// group.
     Groups(usize),
     /// Products and rows of each step are divided.
     Steps,
 }
 
 impl Sharing {
-    /// Chooses the division from the amount of work, and from whether weights stay in the second-level cache.
+    /// Chooses the division from the amount of work, and from whether weights stay in the
+    /// second-level cache.
     fn new<T: RecurrentElement>(
         exec: &Exec<'_>,
         sequences: &Sequences<'_>,
@@ -530,9 +539,11 @@ impl Sharing {
     ) -> Sharing {
         /// Work: fewest multiply-adds for which waking a thread pays.
         const WORTH: usize = 1 << 19;
-        /// Work: fewest multiply-adds of a step that is divided, after which threads wait for each other.
+        /// Work: fewest multiply-adds of a step that is divided, after which threads wait for each
+        /// other.
         const WORTH_STEP: usize = 1 << 18;
-        /// Work: sequences for which the multiply-adds of a weight take longer than its load from the last-level cache.
+        /// Work: sequences for which the multiply-adds of a weight take longer than its load from
+        /// the last-level cache.
         const MANY: usize = 24;
         let &Sequences { steps, batch, hidden, .. } = sequences;
         let threads = exec.pool.threads();

@@ -1,10 +1,11 @@
 //! Reductions over a set of axes, and positions of extremes along one.
 //!
-//! A reduction is a *fold* (a start value and two inlined functions), and two loops run all folds. If the innermost dim
-//! is reduced, contiguous runs go through 32 parallel accumulators; if it is kept, whole rows are accumulated into a
-//! row of results. Either way at most a thousand elements enter one f32 accumulator before it is added to an f64 one,
-//! in an order that depends on the dims alone: the error of a sum is at most that of pairwise summation, and results do
-//! not depend on the number of threads.
+//! A reduction is a *fold* (a start value and two inlined functions), and two loops run all folds.
+//! If the innermost dim is reduced, contiguous runs go through 32 parallel accumulators; if it is
+//! kept, whole rows are accumulated into a row of results. Either way at most a thousand elements
+//! enter one f32 accumulator before it is added to an f64 one, in an order that depends on the dims
+//! alone: the error of a sum is at most that of pairwise summation, and results do not depend on
+//! the number of threads.
 //!
 //! Integers wrap. NaN propagates through `Max` and `Min`.
 
@@ -46,12 +47,14 @@ pub enum Reduce {
     LogSumExp,
 }
 
-/// Reduces `x`, contiguous with dims `dims`, over the axes marked in `axes`. `out` has the remaining dims.
+/// Reduces `x`, contiguous with dims `dims`, over the axes marked in `axes`. `out` has the
+/// remaining dims.
 ///
 /// # Panics
 ///
-/// If lengths do not fit `dims`, more than [`MAX_RANK`] dims remain after merging neighbours, or `op` is not a sum,
-/// mean or extreme of integers of fewer than 32 bits, which no operator reduces otherwise.
+/// If lengths do not fit `dims`, more than [`MAX_RANK`] dims remain after merging neighbours, or
+/// `op` is not a sum, mean or extreme of integers of fewer than 32 bits, which no operator reduces
+/// otherwise.
 pub fn reduce<T: Number>(
     exec: &Exec<'_>,
     op: Reduce,

@@ -1,8 +1,8 @@
 //! Interpolation along one axis, by a table of the inputs of each output.
 //!
-//! For each interpolation, an output is a weighted sum of neighbours along the axis. A resize of several axes is one
-//! pass per axis. Sums use no fused multiply-add and add in the order of the inputs, so that all instruction sets give
-//! the same bits.
+//! For each interpolation, an output is a weighted sum of neighbours along the axis. A resize of
+//! several axes is one pass per axis. Sums use no fused multiply-add and add in the order of the
+//! inputs, so that all instruction sets give the same bits.
 
 use crate::AxisDims;
 use sardonyx_simd::Exec;
@@ -43,8 +43,9 @@ impl<R: Copy> Taps<'_, R> {
     }
 }
 
-/// Returns the weight of an element at a distance in the cubic convolution of Keys, "Cubic convolution interpolation
-/// for digital image processing", 1981, with parameter `a`. NaN stays NaN.
+/// Returns the weight of an element at a distance in the cubic convolution of Keys, "Cubic
+/// convolution interpolation for digital image processing", 1981, with parameter `a`. NaN stays
+/// NaN.
 pub fn cubic_weight(a: f64, distance: f64) -> f64 {
     let x = distance.abs();
     if x >= 2.0 {
@@ -56,8 +57,8 @@ pub fn cubic_weight(a: f64, distance: f64) -> f64 {
     }
 }
 
-/// Interpolates along the middle axis of `x`, with dims `[outer, len, inner]`. `y` has as many elements along that axis
-/// as there are taps.
+/// Interpolates along the middle axis of `x`, with dims `[outer, len, inner]`. `y` has as many
+/// elements along that axis as there are taps.
 ///
 /// # Panics
 ///
@@ -90,7 +91,8 @@ pub fn to_reals<T: Number>(exec: &Exec<'_>, x: &[T], y: &mut [T::Real]) -> Resul
     fill(exec.pool, y, 1, |first, y| T::to_reals_all(level, &x[first..][..y.len()], y))
 }
 
-/// Converts interpolated values to elements. Integers are rounded to the nearest, ties to even, and saturate.
+/// Converts interpolated values to elements. Integers are rounded to the nearest, ties to even, and
+/// saturate.
 pub fn from_reals<T: Number>(exec: &Exec<'_>, x: &[T::Real], y: &mut [T]) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "as many elements");
     let level = Level::new(exec.isa);

@@ -12,8 +12,8 @@ use sardonyx_simd::{Ended, Exec};
 pub enum CellValue {
     /// Mean of its samples.
     Mean,
-    /// Maximum over the neighbours of all samples, each times its weight, as in the reference implementation of the
-    /// ONNX standard.
+    /// Maximum over the neighbours of all samples, each times its weight, as in the reference
+    /// implementation of the ONNX standard.
     Max,
 }
 
@@ -100,8 +100,8 @@ fn at_least<R: Math>(x: R, low: R) -> R {
     if x < low { low } else { x }
 }
 
-/// Returns the elements before and after a place along a side, and its distance from the first; `None` if it is more
-/// than one element outside.
+/// Returns the elements before and after a place along a side, and its distance from the first;
+/// `None` if it is more than one element outside.
 #[inline(always)]
 fn find_neighbours<R: Math>(place: R, len: usize) -> Option<(usize, usize, R)> {
     if place < R::from_f64(-1.0) || place > R::from_f64(len as f64) {
@@ -116,8 +116,8 @@ fn find_neighbours<R: Math>(place: R, len: usize) -> Option<(usize, usize, R)> {
     Some((low, low + 1, place.sub(R::from_f64(low as f64))))
 }
 
-/// Computes the cells of each region, for each channel of its image. `x` is `[images, channels, height, width]`, `y` is
-/// `[regions, channels, cells]`.
+/// Computes the cells of each region, for each channel of its image. `x` is `[images, channels,
+/// height, width]`, `y` is `[regions, channels, cells]`.
 ///
 /// # Panics
 ///
@@ -217,8 +217,8 @@ impl CellTarget {
 /// Limit: largest magnitude of coordinates of corners in [`max_roi_pool`].
 pub const MOST_COORDINATE: i64 = 1 << 40;
 
-/// Returns the elements of an axis of `len` elements that one of the `cells` cells of a region covers; two neighbouring
-/// cells may share one. The region covers at least its first element.
+/// Returns the elements of an axis of `len` elements that one of the `cells` cells of a region
+/// covers; two neighbouring cells may share one. The region covers at least its first element.
 fn covered_range(
     region: RangeInclusive<i64>,
     cell: usize,
@@ -234,13 +234,15 @@ fn covered_range(
     clamp_element(start)..clamp_element(end)
 }
 
-/// Computes the maximum of each cell of each region, for each channel of its image, or 0 in cells outside the image:
-/// Girshick, "Fast R-CNN", 2015. A region is `[image, x1, y1, x2, y2]`, with both corners inside it. `x` is `[images,
-/// channels, height, width]`, `y` is `[regions, channels, cells]`.
+/// Computes the maximum of each cell of each region, for each channel of its image, or 0 in cells
+/// outside the image: Girshick, "Fast R-CNN", 2015. A region is `[image, x1, y1, x2, y2]`, with
+/// both corners inside it. `x` is `[images, channels, height, width]`, `y` is `[regions, channels,
+/// cells]`.
 ///
 /// # Panics
 ///
-/// If lengths do not fit, an image index is out of range, or coordinates exceed [`MOST_COORDINATE`].
+/// If lengths do not fit, an image index is out of range, or coordinates exceed
+/// [`MOST_COORDINATE`].
 pub fn max_roi_pool<T: Number>(
     exec: &Exec<'_>,
     [lines, columns]: [usize; 2],
@@ -304,8 +306,8 @@ mod tests {
                     let (i, j) = (at / columns % lines, at % columns);
                     let c = at / columns / lines % channels;
                     let [image, x1, y1, x2, y2] = regions[at / columns / lines / channels];
-                    // The element at distance d from the first belongs to a cell that overlaps it: the cell ends after
-                    // d and begins before d + 1.
+                    // The element at distance d from the first belongs to a cell that overlaps it:
+                    // the cell ends after d and begins before d + 1.
                     let is_in = |[first, last]: [i64; 2], at: usize, cell: usize, cells: usize| {
                         let side = (last - first + 1).clamp(1, i64::MAX) as usize;
                         let d = at as i64 - first;

@@ -1,7 +1,8 @@
 //! Rotary embedding: pairs of features rotated by angles that depend on the position.
 //!
-//! For each layout of the tensor, a head at a position is one contiguous row, and the angles of a position are one row
-//! of the caches. So this is a loop over rows that finds the row of the caches.
+//! For each layout of the tensor, a head at a position is one contiguous row, and the angles of a
+//! position are one row of the caches. So this is a loop over rows that finds the row of the
+//! caches.
 
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::rows;
@@ -29,7 +30,8 @@ pub struct Angles<'a, T> {
     pub positions: Option<&'a [i64]>,
 }
 
-/// Dims of the heads, `[outer, heads, inner, features]`. Those at `[o, .., i]` are of token `o * inner + i`.
+/// Dims of the heads, `[outer, heads, inner, features]`. Those at `[o, .., i]` are of token `o *
+/// inner + i`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RotaryDims {
     /// Product of the dims before the axis of heads.
@@ -44,8 +46,9 @@ pub struct RotaryDims {
 
 /// Rotates each pair `(a, b)` of the heads in `x` to `(a * cos - b * sin, a * sin + b * cos)`.
 ///
-/// A token's row of the caches is given by `positions`, where negative numbers count from the end, or is its own number. Fewer positions than tokens, or fewer rows than
-/// tokens without positions, are used cyclically.
+/// A token's row of the caches is given by `positions`, where negative numbers count from the end,
+/// or is its own number. Fewer positions than tokens, or fewer rows than tokens without positions,
+/// are used cyclically.
 ///
 /// # Panics
 ///

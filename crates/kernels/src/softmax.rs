@@ -1,7 +1,8 @@
 //! Softmax, its logarithm, and hardmax along one axis.
 //!
-//! The maximum is subtracted before exponentials are taken, so that nothing overflows; a row without a finite maximum
-//! becomes NaN, by definition. Sums are accurate like those of [`reduce`](super::reduce).
+//! The maximum is subtracted before exponentials are taken, so that nothing overflows; a row
+//! without a finite maximum becomes NaN, by definition. Sums are accurate like those of
+//! [`reduce`](super::reduce).
 
 use crate::reduce::{Maximum, Sum, run};
 use crate::wide::{Slices, by_slices};
@@ -95,7 +96,8 @@ fn apply<T: Arith>(
             y
         });
     }
-    // Pieces are groups of columns, whose rows are apart in the buffer: each row is borrowed by itself.
+    // Pieces are groups of columns, whose rows are apart in the buffer: each row is borrowed by
+    // itself.
     let per_outer = inner.div_ceil(COLUMNS);
     let shared = Shared::new(y);
     ranges(pool, outer * per_outer, work * COLUMNS.min(inner), |pieces| {
@@ -111,8 +113,8 @@ fn apply<T: Arith>(
 /// Work: approximate cost of an exponential, in operations.
 const COST: usize = 8;
 
-/// Computes `op` of `count` rows of `width` elements in place. Calls `row` once for each row, on the thread that
-/// computes it.
+/// Computes `op` of `count` rows of `width` elements in place. Calls `row` once for each row, on
+/// the thread that computes it.
 pub(crate) fn each_row<'a, T: Number>(
     exec: &Exec<'_>,
     op: Softmax,
@@ -181,8 +183,8 @@ impl<T: Number> Loop for Row<'_, T> {
 /// Cache: elements of short rows whose exponentials are computed together.
 const TOGETHER: usize = 256;
 
-/// Loop that computes softmax of short rows in place, with the same bits as [`Row`]. A short row does not fill a
-/// vector, so the exponentials of several rows are computed together.
+/// Loop that computes softmax of short rows in place, with the same bits as [`Row`]. A short row
+/// does not fill a vector, so the exponentials of several rows are computed together.
 pub(crate) struct ShortRows<'a, T> {
     pub(crate) width: usize,
     pub(crate) rows: &'a mut [T],
@@ -239,7 +241,8 @@ impl<T: Number> Columns<'_, T> {
     #[inline(always)]
     #[allow(clippy::mut_from_ref)] // Like `Shared::part`.
     fn row(&self, i: usize) -> &mut [T] {
-        // SAFETY: pieces are disjoint sets of columns, and one row of a piece is borrowed at a time.
+        // SAFETY: pieces are disjoint sets of columns, and one row of a piece is borrowed at a
+        // time.
         unsafe { self.y.part(self.first + i * self.inner, self.width) }
     }
 }

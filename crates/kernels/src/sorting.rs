@@ -1,8 +1,8 @@
 //! Sorting that can be cancelled.
 //!
-//! The sort of the standard library cannot be cancelled, and comparisons that test for cancellation make it slower by a
-//! quarter. So long lists are divided by the first steps of a quicksort until pieces are short, and the standard
-//! library sorts the pieces.
+//! The sort of the standard library cannot be cancelled, and comparisons that test for cancellation
+//! make it slower by a quarter. So long lists are divided by the first steps of a quicksort until
+//! pieces are short, and the standard library sorts the pieces.
 
 use std::cmp::Ordering;
 
@@ -14,8 +14,8 @@ const PIECE: usize = 1 << 21;
 /// Choice: number of elements whose median is the pivot.
 const SAMPLE: usize = 63;
 
-/// Sorts elements of which no two are equal. Tests for cancellation between pieces ([`Pool::check_ended`]); a cancelled
-/// sort leaves the elements in any order.
+/// Sorts elements of which no two are equal. Tests for cancellation between pieces
+/// ([`Pool::check_ended`]); a cancelled sort leaves the elements in any order.
 pub(crate) fn sort<T: Copy>(
     mut list: &mut [T],
     order: impl Fn(&T, &T) -> Ordering + Copy,
@@ -48,13 +48,13 @@ fn partition<T: Copy>(list: &mut [T], order: impl Fn(&T, &T) -> Ordering) -> usi
     sample.sort_unstable_by(&order);
     let pivot = sample[SAMPLE / 2];
     let count_less = |one: &T| usize::from(order(one, &pivot).is_lt());
-    // One element is taken out, so that each other one takes two moves, whatever the comparison: a branch would be
-    // predicted half of the time, and bounds checks cost as much as the moves.
+    // One element is taken out, so that each other one takes two moves, whatever the comparison: a
+    // branch would be predicted half of the time, and bounds checks cost as much as the moves.
     let (len, all) = (list.len(), list.as_mut_ptr());
     let (first, mut below, mut gap) = (list[0], 0, 0);
     for at in 1..len {
-        // SAFETY: `below` counts elements before `at`, and `gap` is `at - 1`, so all three are indices of elements, and
-        // only `below` and `gap` may be equal.
+        // SAFETY: `below` counts elements before `at`, and `gap` is `at - 1`, so all three are
+        // indices of elements, and only `below` and `gap` may be equal.
         unsafe {
             let (one, left) = (all.add(at), all.add(below));
             let less = count_less(&*one);
@@ -75,8 +75,8 @@ mod tests {
 
     use super::*;
 
-    /// Sorts a list with these keys, cancelled at test number `most`. Returns whether the order is right, and the
-    /// number of tests.
+    /// Sorts a list with these keys, cancelled at test number `most`. Returns whether the order is
+    /// right, and the number of tests.
     fn sort_keys(key: &dyn Fn(usize) -> u64, most: usize) -> (Result<bool, Ended>, usize) {
         let len = 3 * PIECE + 5;
         let mut list: Vec<[u64; 2]> = (0..len).map(|at| [key(at), at as u64]).collect();

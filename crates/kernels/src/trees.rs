@@ -1,12 +1,13 @@
 //! Ensembles of decision trees: the sums of the leaves that the rows of a matrix lead to.
 //!
-//! Floats become integers of the same order, so that each comparison is `less`, and both children of a node are
-//! adjacent, so that the result of the comparison is added to the index of the first. So a step has no branch, and
-//! eight independent walks hide the latency of loads. A leaf leads to itself: the number of steps is the depth of the
-//! deepest leaf, and every few steps there is a test whether all walks have ended.
+//! Floats become integers of the same order, so that each comparison is `less`, and both children
+//! of a node are adjacent, so that the result of the comparison is added to the index of the first.
+//! So a step has no branch, and eight independent walks hide the latency of loads. A leaf leads to
+//! itself: the number of steps is the depth of the deepest leaf, and every few steps there is a
+//! test whether all walks have ended.
 //!
-//! Blocks of rows go through tree after tree: a tree and the keys of a block stay in the cache, and the leaves of a row
-//! are combined in the order of the trees for each division of the rows.
+//! Blocks of rows go through tree after tree: a tree and the keys of a block stay in the cache, and
+//! the leaves of a row are combined in the order of the trees for each division of the rows.
 
 mod finish;
 mod grow;
@@ -134,15 +135,15 @@ struct Division {
     sums: usize,
 }
 
-/// Cache: most bytes of keys, or of sums, of a block of rows. Four times as many are up to 7 % slower with a
-/// second-level cache of 2 MB.
+/// Cache: most bytes of keys, or of sums, of a block of rows. Four times as many are up to 7 %
+/// slower with a second-level cache of 2 MB.
 const BLOCK_BYTES: usize = 96 * 1024;
 
 /// Work: most rows of a block.
 const MOST_ROWS: usize = 1024;
 
-/// Work: fewest rows for which loading all trees from a distant cache pays. Chunks for threads that start late have at
-/// least as many.
+/// Work: fewest rows for which loading all trees from a distant cache pays. Chunks for threads that
+/// start late have at least as many.
 const WORTH_ROWS: usize = 256;
 
 impl Trees {
@@ -150,7 +151,8 @@ impl Trees {
     ///
     /// # Errors
     ///
-    /// If two branches lead to one split, there are too many nodes, or a split that must be in a tree is in none.
+    /// If two branches lead to one split, there are too many nodes, or a split that must be in a
+    /// tree is in none.
     ///
     /// # Panics
     ///
@@ -190,8 +192,8 @@ impl Trees {
         self.columns.last().map_or(0, |last| last + 1)
     }
 
-    /// Returns the numbers of integers and floats of scratch memory that [`predict`](Trees::predict) needs for so many
-    /// rows.
+    /// Returns the numbers of integers and floats of scratch memory that
+    /// [`predict`](Trees::predict) needs for so many rows.
     pub fn scratch(&self, pool: &Pool, rows: usize) -> [usize; 2] {
         let cut = self.divide(pool, rows);
         [cut.keys, cut.sums].map(|len| len.saturating_mul(cut.chunks))
@@ -289,7 +291,8 @@ impl Rows<'_> {
         }
     }
 
-    /// Writes the keys of `count` rows from row `first` on: in groups of eight rows, by slot and row.
+    /// Writes the keys of `count` rows from row `first` on: in groups of eight rows, by slot and
+    /// row.
     fn keys<K: Key>(
         self,
         forest: &Forest<K>,

@@ -1,6 +1,7 @@
 //! Groups of equal elements or slices.
 //!
-//! Elements of all types become keys of the same order, so that there is one sort. A slice is a row of keys.
+//! Elements of all types become keys of the same order, so that there is one sort. A slice is a row
+//! of keys.
 
 use std::cmp::Ordering;
 
@@ -13,8 +14,9 @@ use sardonyx_simd::{Ended, Pace, Pool};
 /// Value: key of NaN.
 pub const NAN_KEY: u64 = u64::MAX;
 
-/// Computes the key of each element of `x`, which orders as the element does. `x` has dims `[outer, axis, inner]`;
-/// `keys[a, o, i]` is the key of `x[o, a, i]`, so that each slice along the axis is a row.
+/// Computes the key of each element of `x`, which orders as the element does. `x` has dims `[outer,
+/// axis, inner]`; `keys[a, o, i]` is the key of `x[o, a, i]`, so that each slice along the axis is
+/// a row.
 ///
 /// # Panics
 ///
@@ -55,7 +57,8 @@ impl KeyRows<'_> {
         &self.keys[position as usize * self.width..][..self.width]
     }
 
-    /// Compares two rows, given the first key and the position of each; equal rows compare by position.
+    /// Compares two rows, given the first key and the position of each; equal rows compare by
+    /// position.
     fn compare(&self, a: &[u64; 2], b: &[u64; 2]) -> Ordering {
         // The first key decides most cases without a lookup.
         let first = a[0].cmp(&b[0]);
@@ -83,8 +86,8 @@ pub struct Groups<'a> {
     pub counts: &'a mut [i64],
 }
 
-/// Finds the groups of equal rows, in ascending order or by their first rows, and returns their number. All buffers
-/// have one element per row; `order` is scratch memory.
+/// Finds the groups of equal rows, in ascending order or by their first rows, and returns their
+/// number. All buffers have one element per row; `order` is scratch memory.
 ///
 /// # Panics
 ///

@@ -1,9 +1,9 @@
-//! Kernels of 16-bit floats by those of f32: slices of the operands are widened into scratch memory, computed there,
-//! and rounded once.
+//! Kernels of 16-bit floats by those of f32: slices of the operands are widened into scratch
+//! memory, computed there, and rounded once.
 //!
-//! All kernels that compute slices one by one use this, so that their loops are compiled only for types that compute in
-//! themselves. Slices that fit a second-level cache are widened by the thread that computes them. A larger slice is
-//! widened, computed and rounded by all threads.
+//! All kernels that compute slices one by one use this, so that their loops are compiled only for
+//! types that compute in themselves. Slices that fit a second-level cache are widened by the thread
+//! that computes them. A larger slice is widened, computed and rounded by all threads.
 
 use std::ops::Range;
 
@@ -12,10 +12,11 @@ use sardonyx_simd::chunks::{Shared, fill, ranges};
 use sardonyx_simd::number::Number;
 use sardonyx_simd::{Ended, Exec, Level, Pool};
 
-/// Cache: most elements of the input and output of a slice that one thread computes alone: 1 MB of a second-level
-/// cache.
+/// Cache: most elements of the input and output of a slice that one thread computes alone: 1 MB of
+/// a second-level cache.
 const LARGEST: usize = 1 << 18;
-/// Cache: elements of inputs and outputs of slices that are widened together: 16 KB, half of a first-level cache.
+/// Cache: elements of inputs and outputs of slices that are widened together: 16 KB, half of a
+/// first-level cache.
 const TOGETHER: usize = 1 << 12;
 
 /// Slices of an input and an output; each output slice depends on one input slice.
@@ -34,16 +35,16 @@ pub(crate) struct Slices {
 pub(crate) type SliceKernel<'a, W> =
     dyn Fn(&Exec<'_>, Range<usize>, &[W], &mut [W]) -> Result<(), Ended> + Sync + 'a;
 
-/// Returns the size in bytes of the scratch memory that all threads share for a slice of so many input and output
-/// elements; each thread also has up to a few hundred KB of its own.
+/// Returns the size in bytes of the scratch memory that all threads share for a slice of so many
+/// input and output elements; each thread also has up to a few hundred KB of its own.
 #[must_use]
 pub fn scratch_bytes<T: Number>(elements: usize) -> usize {
     let is_wide = size_of::<T>() == size_of::<T::Wide>();
     if is_wide || elements <= LARGEST { 0 } else { elements.saturating_mul(size_of::<T::Wide>()) }
 }
 
-/// Computes output slices from input slices, in place without `x`. A type that computes in itself has all its slices
-/// computed at once.
+/// Computes output slices from input slices, in place without `x`. A type that computes in itself
+/// has all its slices computed at once.
 ///
 /// # Errors
 ///

@@ -6,7 +6,8 @@ use smallvec::SmallVec;
 
 /// Bound inputs and outputs, by index. `V` is the form in which an interface keeps a value.
 ///
-/// Methods return the values that they replace, so that the caller drops them where its own code may run.
+/// Methods return the values that they replace, so that the caller drops them where its own code
+/// may run.
 #[derive(Debug)]
 pub struct Bindings<V> {
     /// Bound values, by index of the input.
@@ -41,8 +42,8 @@ impl<V> Bindings<V> {
         self.inputs[number].replace(value)
     }
 
-    /// Binds an output, which runs then return, written into a value if one is given. An output that is bound again
-    /// keeps its position.
+    /// Binds an output, which runs then return, written into a value if one is given. An output
+    /// that is bound again keeps its position.
     pub fn bind_output(&mut self, number: usize, into: Option<V>) -> Option<V> {
         if let Some(bound) = self.outputs.iter_mut().find(|output| output.number == number) {
             return std::mem::replace(&mut bound.into, into);

@@ -1,7 +1,7 @@
 //! Entries of the configuration that onnxruntime documents and that have no effect in Sardonyx.
 //!
-//! Entries about devices, threads, caches and compiled models change neither results nor limits, and are ignored
-//! without a warning.
+//! Entries about devices, threads, caches and compiled models change neither results nor limits,
+//! and are ignored without a warning.
 
 /// Entry whose effect a caller would miss.
 struct MissedEntry {

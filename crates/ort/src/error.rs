@@ -9,7 +9,8 @@ use crate::status::Status;
 
 /// Error of a call, with its status code.
 ///
-/// Its text is that of the error in Sardonyx: one message with its place, and advice on a line of its own.
+/// Its text is that of the error in Sardonyx: one message with its place, and advice on a line of
+/// its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     /// Status code that onnxruntime returns.

@@ -1,10 +1,11 @@
-//! The behaviour of onnxruntime on Sardonyx, for all interfaces that replace it: the Python module, and others for
-//! other languages.
+//! The behaviour of onnxruntime on Sardonyx, for all interfaces that replace it: the Python module,
+//! and others for other languages.
 //!
-//! An interface converts objects of its language and calls this crate for all else: options with their types and
-//! defaults ([`options`]), opening a model with external weights ([`Opening`]), inputs and outputs in onnxruntime's
-//! terms ([`ports`]), bindings ([`Bindings`]), status codes ([`Status`]), profiles ([`profile`]), execution providers
-//! ([`providers`]), and messages for features that Sardonyx lacks ([`refused`]). Messages name no language.
+//! An interface converts objects of its language and calls this crate for all else: options with
+//! their types and defaults ([`options`]), opening a model with external weights ([`Opening`]),
+//! inputs and outputs in onnxruntime's terms ([`ports`]), bindings ([`Bindings`]), status codes
+//! ([`Status`]), profiles ([`profile`]), execution providers ([`providers`]), and messages for
+//! features that Sardonyx lacks ([`refused`]). Messages name no language.
 
 mod bindings;
 mod config;

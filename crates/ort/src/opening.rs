@@ -1,4 +1,5 @@
-//! Opening a model like onnxruntime: with weights, files and sizes that the caller passes separately.
+//! Opening a model like onnxruntime: with weights, files and sizes that the caller passes
+//! separately.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -46,7 +47,8 @@ impl Source {
 
 /// Model that is open, before the caller's weights replace its own.
 ///
-/// The interface converts the values that [`Opening::list_replaced`] returns and passes them to [`Opening::replace`].
+/// The interface converts the values that [`Opening::list_replaced`] returns and passes them to
+/// [`Opening::replace`].
 #[derive(Debug)]
 pub struct Opening<'o, V> {
     model: Model,
@@ -127,8 +129,8 @@ impl<'o, V> Opening<'o, V> {
     ///
     /// # Errors
     ///
-    /// If the directory of data files does not exist, memory cannot be allocated, or the simplified model cannot be
-    /// made or written.
+    /// If the directory of data files does not exist, memory cannot be allocated, or the simplified
+    /// model cannot be made or written.
     pub fn finish(self) -> Result<Opened, Error> {
         let Opening { mut model, source, options } = self;
         model.declare_dictionary_rows();

@@ -1,7 +1,7 @@
 //! Options of sessions and runs: names, types, defaults, and their effects in Sardonyx.
 //!
-//! All options of onnxruntime exist and keep their values, so that a program can read them back. The documentation of
-//! an option states whether its value is used.
+//! All options of onnxruntime exist and keep their values, so that a program can read them back.
+//! The documentation of an option states whether its value is used.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -377,7 +377,8 @@ impl<V> SessionOptions<V> {
         Ok(())
     }
 
-    /// Adds values that replace initializers that the model has in data files, which are then not opened.
+    /// Adds values that replace initializers that the model has in data files, which are then not
+    /// opened.
     ///
     /// # Errors
     ///
@@ -413,7 +414,8 @@ impl<V> SessionOptions<V> {
         is_wanted.then(|| self.values.text(PROFILE_PREFIX))
     }
 
-    /// Returns the directory of the data files of a model that is opened from bytes; `None` for the current directory.
+    /// Returns the directory of the data files of a model that is opened from bytes; `None` for the
+    /// current directory.
     pub fn data_directory(&self) -> Option<&OsStr> {
         self.values.entry(DATA_DIRECTORY_KEY).ok()
     }
@@ -431,8 +433,8 @@ impl<V> SessionOptions<V> {
     }
 }
 
-/// Checks how many bytes of each buffer belong to a data file, and returns the numbers. A buffer may be longer than its
-/// file.
+/// Checks how many bytes of each buffer belong to a data file, and returns the numbers. A buffer
+/// may be longer than its file.
 ///
 /// # Errors
 ///

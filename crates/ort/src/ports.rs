@@ -1,4 +1,5 @@
-//! Inputs and outputs of a model in onnxruntime's terms, and checks that the inputs of a run are complete.
+//! Inputs and outputs of a model in onnxruntime's terms, and checks that the inputs of a run are
+//! complete.
 
 use sardonyx::value::TensorType;
 use sardonyx::{DataType, Dim, ErrorKind, Port, Type};
@@ -26,8 +27,8 @@ pub enum Size {
     Unknown,
 }
 
-/// Returns the kind of an input: an input with a default is an initializer that callers may replace, unless its type is
-/// optional.
+/// Returns the kind of an input: an input with a default is an initializer that callers may
+/// replace, unless its type is optional.
 pub fn input_kind(port: &Port) -> InputKind {
     if port.is_required() || matches!(port.ty(), Some(Type::Optional(_))) {
         InputKind::Input
@@ -86,8 +87,8 @@ pub fn size_names(ports: &[Port]) -> Vec<String> {
     names
 }
 
-/// Refuses a run without all required inputs. `given` are the names of the passed inputs, and `is_given` returns
-/// whether an input has a value.
+/// Refuses a run without all required inputs. `given` are the names of the passed inputs, and
+/// `is_given` returns whether an input has a value.
 ///
 /// # Errors
 ///
@@ -108,8 +109,8 @@ pub fn demand_inputs(
     Err(Error::new(Status::InvalidArgument, ErrorKind::Input, what))
 }
 
-/// Whether inputs differ in sizes to which the model gives one name. `dims` returns the sizes of an input, if it is
-/// passed and has any.
+/// Whether inputs differ in sizes to which the model gives one name. `dims` returns the sizes of an
+/// input, if it is passed and has any.
 ///
 /// onnxruntime runs such inputs, with a warning. In Sardonyx, a session with [independent
 /// sizes](sardonyx::Model::forget_size_names) does.

@@ -95,7 +95,8 @@ fn to_micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Local time, which an interface gets from its own library: Rust's standard library has no time zones.
+/// Local time, which an interface gets from its own library: Rust's standard library has no time
+/// zones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalTime {
     /// Year.
@@ -125,7 +126,8 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Creates the profile of a session. `making` is the time to create the session, which began with the recorder.
+    /// Creates the profile of a session. `making` is the time to create the session, which began
+    /// with the recorder.
     pub fn new(prefix: OsString, recorder: Arc<Recorder>, making: Duration) -> Profile {
         Profile { prefix, recorder, making: to_micros(making), has_ended: AtomicBool::new(false) }
     }
@@ -135,7 +137,8 @@ impl Profile {
         (!self.has_ended.load(Ordering::Relaxed)).then(|| self.recorder.clone())
     }
 
-    /// Ends the profile: writes it and returns the name of the file, or `None` if it has ended before.
+    /// Ends the profile: writes it and returns the name of the file, or `None` if it has ended
+    /// before.
     ///
     /// `steps` are those of the session; `thread` is the system's identifier of this thread.
     ///
@@ -190,8 +193,8 @@ fn to_json(steps: &[StepInfo], making: u64, runs: &[RecordedRun], thread: u64) -
     Value::from(events).to_string()
 }
 
-/// Writes a new file and returns its name: the prefix, the time, and a number if another session ended in that
-/// millisecond.
+/// Writes a new file and returns its name: the prefix, the time, and a number if another session
+/// ended in that millisecond.
 fn write_new(prefix: &OsStr, now: LocalTime, content: &str) -> Result<OsString, WriteError> {
     let LocalTime { year, month, day, hour, minute, second, millisecond } = now;
     let mut number = 0u64;

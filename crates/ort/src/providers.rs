@@ -27,8 +27,8 @@ pub struct Normalized {
     pub warnings: Vec<String>,
 }
 
-/// Removes duplicates, of which the first counts, and warns about unavailable providers. These stay in the list, as
-/// onnxruntime falls back to the next provider.
+/// Removes duplicates, of which the first counts, and warns about unavailable providers. These stay
+/// in the list, as onnxruntime falls back to the next provider.
 pub fn normalize(given: Vec<Provider>, available: &[String]) -> Normalized {
     let mut normalized = Normalized { providers: Vec::new(), warnings: Vec::new() };
     for (name, options) in given {

@@ -4,7 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 static SEED: Mutex<Option<u64>> = Mutex::new(None);
 
-/// Sets the seed of random operators without a seed of their own, for sessions that are created later.
+/// Sets the seed of random operators without a seed of their own, for sessions that are created
+/// later.
 pub fn set_seed(seed: u64) {
     *SEED.lock().unwrap_or_else(PoisonError::into_inner) = Some(seed);
 }

@@ -111,8 +111,8 @@ impl Status {
     }
 }
 
-/// Returns the status of a file that cannot be opened or read: `InvalidProtobuf` for a directory, `Fail` for other
-/// errors of the system, such as too many open files.
+/// Returns the status of a file that cannot be opened or read: `InvalidProtobuf` for a directory,
+/// `Fail` for other errors of the system, such as too many open files.
 fn file_status(source: &Source) -> Status {
     match source {
         Source::Path(path) if !exists(path) => Status::NoSuchFile,
@@ -126,8 +126,9 @@ fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Returns the status of a model with operators that cannot run: `Fail` for opset versions newer than the newest known,
-/// for unknown domains, and without operators, which means a newer IR version; else `InvalidGraph`.
+/// Returns the status of a model with operators that cannot run: `Fail` for opset versions newer
+/// than the newest known, for unknown domains, and without operators, which means a newer IR
+/// version; else `InvalidGraph`.
 fn operators_status(operators: &[UnsupportedOperator]) -> Status {
     let is_known =
         |operator: &UnsupportedOperator| matches!(&*operator.domain, "" | "ai.onnx" | "ai.onnx.ml");

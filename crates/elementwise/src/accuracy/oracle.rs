@@ -1,9 +1,10 @@
-//! Definitions of the functions in f64, written for accuracy alone: without cancellation, and by other methods than the
-//! code under test where the standard library lacks a function.
+//! Definitions of the functions in f64, written for accuracy alone: without cancellation, and by
+//! other methods than the code under test where the standard library lacks a function.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, PI};
 
-/// Value: parameters of the tested functions. None is a power of two, by which multiplication is exact.
+/// Value: parameters of the tested functions. None is a power of two, by which multiplication is
+/// exact.
 pub(super) const LEAKY: f32 = 0.01;
 pub(super) const ELU: f32 = 0.7;
 pub(super) const SELU: (f32, f32) = (1.673_263_2, 1.050_701);
@@ -20,12 +21,12 @@ fn weights() -> impl Iterator<Item = (f64, f64)> {
     })
 }
 
-/// Computes the complementary error function, with a relative error of a few times 1e-16 for `x < 1` and of about `x^2`
-/// times that beyond.
+/// Computes the complementary error function, with a relative error of a few times 1e-16 for `x <
+/// 1` and of about `x^2` times that beyond.
 ///
-/// Uses the trapezoidal rule with step h = 1/2 for its integral representation from 0.5 on (Chiarella and Reichl, "On
-/// the evaluation of integrals related to the error function", 1968), whose own error is exp(-(pi/h)^2) = 7e-18, and
-/// the series of the error function below.
+/// Uses the trapezoidal rule with step h = 1/2 for its integral representation from 0.5 on
+/// (Chiarella and Reichl, "On the evaluation of integrals related to the error function", 1968),
+/// whose own error is exp(-(pi/h)^2) = 7e-18, and the series of the error function below.
 pub(super) fn erfc(x: f64) -> f64 {
     if x < 0.5 {
         return if x < -0.5 { 2.0 - erfc(-x) } else { 1.0 - erf(x) };

@@ -81,7 +81,8 @@ impl<T: BinaryElement> Owned<T> {
     }
 }
 
-/// Draws an operand that broadcasts to `dims`: whole, scalar, a vector along the last axis, or with some dims of 1.
+/// Draws an operand that broadcasts to `dims`: whole, scalar, a vector along the last axis, or with
+/// some dims of 1.
 fn operand<T: BinaryElement>(numbers: &mut Numbers, dims: &[usize]) -> (Vec<T>, Vec<usize>) {
     let from = match numbers.draw_below(5) {
         0 | 1 => dims.to_vec(),

@@ -1,8 +1,8 @@
 //! Linear quantization of floats by scale and zero point, and its inverse.
 //!
-//! Quotients are clamped before they are rounded: the limits are integers, so the order does not matter, and rounded
-//! values are small. Adding and subtracting a number whose last bit has value 1 then rounds to the nearest integer,
-//! ties to even, on all machines.
+//! Quotients are clamped before they are rounded: the limits are integers, so the order does not
+//! matter, and rounded values are small. Adding and subtracting a number whose last bit has value 1
+//! then rounds to the nearest integer, ties to even, on all machines.
 
 use std::marker::PhantomData;
 use std::sync::{Mutex, PoisonError};
@@ -61,8 +61,8 @@ pub trait Stored: Number {
 
 /// Float type that is divided.
 pub trait Dividend: Math {
-    /// Converts the float to f32 such that rounding once more, to half as many bits, gives the same result as rounding
-    /// once (round to odd for f64).
+    /// Converts the float to f32 such that rounding once more, to half as many bits, gives the same
+    /// result as rounding once (round to odd for f64).
     fn to_narrower(self) -> f32;
 }
 
@@ -186,7 +186,8 @@ fn run<E: Each<R>, R: Number>(
     })
 }
 
-/// Value: number whose last bit has value 1, as in all its sums with integers of fewer than 22 bits.
+/// Value: number whose last bit has value 1, as in all its sums with integers of fewer than 22
+/// bits.
 const ONES: f32 = 12_582_912.0;
 
 /// Conversion that rounds quotients to integers, adds zero points, and clamps to limits.
@@ -211,8 +212,9 @@ impl<T: Code> Each<f32> for ToCodes<T> {
     }
 }
 
-/// Quantizes floats: `x / scale` is rounded to the nearest integer, ties to even, the zero point is added, and the sum
-/// is clamped to the range of the type. NaN becomes the lowest integer. Zero points are integers of the type.
+/// Quantizes floats: `x / scale` is rounded to the nearest integer, ties to even, the zero point is
+/// added, and the sum is clamped to the range of the type. NaN becomes the lowest integer. Zero
+/// points are integers of the type.
 ///
 /// # Panics
 ///
@@ -229,7 +231,8 @@ pub fn quantize<T: Code>(
     run(exec, scaling, each, x, out)
 }
 
-/// Cache: elements that are converted at a time if several codes share a byte; a multiple of the codes in a byte.
+/// Cache: elements that are converted at a time if several codes share a byte; a multiple of the
+/// codes in a byte.
 const TILE: usize = 512;
 
 /// Loop that quantizes to codes that share bytes.
@@ -270,8 +273,8 @@ impl Loop for RunPacked<'_> {
     }
 }
 
-/// Quantizes floats like [`quantize`], to integers of 2 or 4 bits that are packed from the lowest bits of each byte on.
-/// The rest of the last byte is 0.
+/// Quantizes floats like [`quantize`], to integers of 2 or 4 bits that are packed from the lowest
+/// bits of each byte on. The rest of the last byte is 0.
 ///
 /// # Panics
 ///
@@ -388,7 +391,8 @@ fn unpack<const PER_BYTE: usize>(bytes: &[u8], out: &mut [i8], code: impl Fn(i8,
 ///
 /// # Panics
 ///
-/// If lengths do not fit, codes have neither 2 nor 4 bits, or this machine lacks the instruction set.
+/// If lengths do not fit, codes have neither 2 nor 4 bits, or this machine lacks the instruction
+/// set.
 pub fn dequantize_packed(
     exec: &Exec<'_>,
     scaling: &Scaling<'_>,
@@ -419,9 +423,9 @@ impl<R: Dividend> Each<R> for Divide<R> {
     }
 }
 
-/// Divides numbers: `x / scale` is rounded to `precision`, and so is its sum with the zero point, if there is one.
-/// Quotients of f64 are rounded such that rounding them once more, to half as many bits, gives the same result as
-/// rounding once.
+/// Divides numbers: `x / scale` is rounded to `precision`, and so is its sum with the zero point,
+/// if there is one. Quotients of f64 are rounded such that rounding them once more, to half as many
+/// bits, gives the same result as rounding once.
 ///
 /// # Panics
 ///
@@ -439,7 +443,8 @@ pub fn divide<R: Dividend>(
     run(exec, &Scaling { zeros, ..*scaling }, Divide(precision, PhantomData), x, out)
 }
 
-/// Loop that returns the least and the greatest of some numbers and 0, or NaN for both if a number is NaN.
+/// Loop that returns the least and the greatest of some numbers and 0, or NaN for both if a number
+/// is NaN.
 struct Limits<'a>(&'a [f32]);
 
 impl Loop for Limits<'_> {
@@ -447,7 +452,8 @@ impl Loop for Limits<'_> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> [f32; 2] {
-        /// Geometry: numbers that are compared at a time, as the compiler does not reorder comparisons of floats.
+        /// Geometry: numbers that are compared at a time, as the compiler does not reorder
+        /// comparisons of floats.
         const LANES: usize = 64;
         let (mut low, mut high, mut is_nan) = ([0f32; LANES], [0f32; LANES], [0u32; LANES]);
         for chunk in self.0.chunks(LANES) {

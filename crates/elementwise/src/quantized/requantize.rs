@@ -1,15 +1,15 @@
 //! Conversion of sums of integer products to integers of few bits.
 //!
-//! Sums have up to 32 bits and factors 24, so products are computed in f64, where their only rounding is far below the
-//! step of the result.
+//! Sums have up to 32 bits and factors 24, so products are computed in f64, where their only
+//! rounding is far below the step of the result.
 
 use super::{Code, Precision};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// Scales of a product. The factor of a sum is the scale of its row times that of its column, divided by that of the
-/// result.
+/// Scales of a product. The factor of a sum is the scale of its row times that of its column,
+/// divided by that of the result.
 #[derive(Clone, Copy, Debug)]
 pub struct Factors<'a> {
     /// Scales of the rows: one for all, or one for each.
@@ -49,8 +49,9 @@ impl Requantize {
         Requantize { low: T::LOWEST.to_f64() - zero, high: T::HIGHEST.to_f64() - zero, zero }
     }
 
-    /// Converts a sum: `sum * factor` is rounded to the nearest integer, ties to even, the zero point is added, and the
-    /// result is clamped to the range of the type. NaN becomes the lowest integer.
+    /// Converts a sum: `sum * factor` is rounded to the nearest integer, ties to even, the zero
+    /// point is added, and the result is clamped to the range of the type. NaN becomes the lowest
+    /// integer.
     #[inline(always)]
     pub fn of<T: Code>(self, sum: i32, factor: f32) -> T {
         let product = f64::from(sum) * f64::from(factor);

@@ -1,14 +1,15 @@
 //! Assignment of scales and zero points to the elements of a tensor.
 
-/// Elements that each scale of a tensor belongs to. Sizes are those before, along and after an axis.
+/// Elements that each scale of a tensor belongs to. Sizes are those before, along and after an
+/// axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
     /// One scale for all elements.
     One,
     /// One scale for each index along the axis.
     Slices([usize; 3]),
-    /// One scale for each block of neighbours along the axis, in the order of the elements. The last block along the
-    /// axis may be shorter.
+    /// One scale for each block of neighbours along the axis, in the order of the elements. The
+    /// last block along the axis may be shorter.
     Blocks { sizes: [usize; 3], block: usize },
 }
 

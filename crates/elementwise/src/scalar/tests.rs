@@ -66,7 +66,11 @@ fn check<T: ScalarElement + BinaryElement + UnaryElement>(values: &[T]) {
 }
 
 macro_rules! integers {
-    ($($t:ty),*) => { $( check::<$t>(&[<$t>::MIN, <$t>::MAX, 0, 1, 2, 7, 100, <$t>::MAX - 1, <$t>::MIN + 1, 0 as $t - (<$t>::MIN != 0) as $t]); )* };
+    ($($t:ty),*) => { $( {
+        // 0 if the type is unsigned.
+        let minus_one = 0 as $t - (<$t>::MIN != 0) as $t;
+        check::<$t>(&[<$t>::MIN, <$t>::MAX, 0, 1, 2, 7, 100, <$t>::MAX - 1, <$t>::MIN + 1, minus_one]);
+    } )* };
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Compares each operation with its definition in f64, on each instruction set and for several numbers of threads.
+//! Compares each operation with its definition in f64, on each instruction set and for several
+//! numbers of threads.
 
 use half::{bf16, f16};
 use sardonyx_simd::{Exec, Isa, Pool};

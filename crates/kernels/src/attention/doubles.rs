@@ -1,8 +1,8 @@
-//! Attention of doubles, by blocks of queries: products with all keys that the block sees, softmax of each row,
-//! products of weights and values.
+//! Attention of doubles, by blocks of queries: products with all keys that the block sees, softmax
+//! of each row, products of weights and values.
 //!
-//! Materializes the scores of a block: attention of doubles with many keys is rare. The block of a query follows from
-//! the sizes alone, so that results do not depend on the number of threads.
+//! Materializes the scores of a block: attention of doubles with many keys is rare. The block of a
+//! query follows from the sizes alone, so that results do not depend on the number of threads.
 
 use super::{Attention, Heads, HeadsMut, Mask, Strides, check_apart};
 use crate::softmax::{Row, Softmax};
@@ -70,8 +70,8 @@ struct Block<'a> {
 impl Block<'_> {
     fn run(&self, exec: &Exec<'_>, out: &Shared<'_, f64>, y_strides: Strides) -> Result<(), Ended> {
         let (job, s) = (self.job, self.job.sizes);
-        // The window moves with the query, so no query of the block sees a key before the first key of its first query
-        // or after the last key of its last query.
+        // The window moves with the query, so no query of the block sees a key before the first key
+        // of its first query or after the last key of its last query.
         let start = job.seen_keys(self.first).start;
         let end = job.seen_keys(self.first + self.count - 1).end.max(start);
         let keys = end - start;
@@ -101,8 +101,8 @@ impl Block<'_> {
             for (i, row) in results.chunks_exact(s.value_features).enumerate() {
                 let at = y_strides.row_start(self.batch, self.head, self.first + i);
                 for (j, result) in row.iter().enumerate() {
-                    // SAFETY: `check_apart` showed that elements of the output do not overlap, and no other block has
-                    // these queries.
+                    // SAFETY: `check_apart` showed that elements of the output do not overlap, and
+                    // no other block has these queries.
                     unsafe { out.part(at + j * y_strides.element, 1)[0] = *result };
                 }
             }
@@ -140,7 +140,8 @@ impl Block<'_> {
         row[end.max(first)..].fill(f64::NEG_INFINITY);
     }
 
-    /// Returns the index of a mask's element for `query` and key `start`, and the stride from one key to the next.
+    /// Returns the index of a mask's element for `query` and key `start`, and the stride from one
+    /// key to the next.
     fn mask_start(&self, strides: Strides, query: usize, start: usize) -> (usize, usize) {
         (strides.place(self.batch, self.head, query, start), strides.element)
     }

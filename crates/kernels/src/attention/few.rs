@@ -1,5 +1,5 @@
-//! Attention of a few queries that share keys, such as those of one step of text generation: products of few rows with
-//! a matrix, which read keys and values once and are bound by memory.
+//! Attention of a few queries that share keys, such as those of one step of text generation:
+//! products of few rows with a matrix, which read keys and values once and are bound by memory.
 
 use super::{Attention, Mask, Strides};
 use crate::reduce::{Maximum, Sum, run};
@@ -9,9 +9,9 @@ use sardonyx_simd::chunks::Shared;
 use sardonyx_simd::number::Math;
 use sardonyx_simd::{Ended, Exec, Isa, Level, Loop, Pool};
 
-/// Returns the largest number of queries sharing keys that is computed as products of rows. More queries fill the lanes
-/// of vectors so far that panels are faster (AVX-512, 12 heads of 1,000 keys: 5 queries take 490 µs in panels and 380
-/// µs as products, 16 queries 500 µs and 640 µs).
+/// Returns the largest number of queries sharing keys that is computed as products of rows. More
+/// queries fill the lanes of vectors so far that panels are faster (AVX-512, 12 heads of 1,000
+/// keys: 5 queries take 490 µs in panels and 380 µs as products, 16 queries 500 µs and 640 µs).
 const fn most_rows(isa: Isa) -> usize {
     match isa {
         Isa::Portable | Isa::Neon | Isa::Avx2 => 5,
@@ -21,7 +21,8 @@ const fn most_rows(isa: Isa) -> usize {
 
 /// Sums: keys of a tile.
 const KEYS: usize = 256;
-/// Work: fewest multiply-adds of a chunk. Distributing smaller chunks costs more time than it saves.
+/// Work: fewest multiply-adds of a chunk. Distributing smaller chunks costs more time than it
+/// saves.
 const SERIAL_WORK: usize = 64 * 1024;
 
 /// Few queries that share keys, with one stride between them.
@@ -52,7 +53,8 @@ impl FewRows {
     }
 }
 
-/// Computes an attention whose sizes have been checked. Rows of `out` are contiguous and do not overlap.
+/// Computes an attention whose sizes have been checked. Rows of `out` are contiguous and do not
+/// overlap.
 pub(super) fn attention(
     exec: &Exec<'_>,
     job: &Attention<'_>,
@@ -162,8 +164,8 @@ impl Unit<'_> {
             for (row, weight) in weights.iter().enumerate() {
                 let (head, query) = self.place(row);
                 let start = y_strides.row_start(self.batch, head, query);
-                // SAFETY: the caller has checked that rows of the output do not overlap, and no other unit has these
-                // rows.
+                // SAFETY: the caller has checked that rows of the output do not overlap, and no
+                // other unit has these rows.
                 let y = unsafe { out.part(start, dv) };
                 let scale = job.inverse(*weight);
                 for (y, sum) in y.iter_mut().zip(&sums[row * dv..]) {
@@ -175,8 +177,8 @@ impl Unit<'_> {
     }
 }
 
-/// Loop that turns the scores of a tile into weights relative to the greatest score so far, and rescales the sums of
-/// earlier tiles to it.
+/// Loop that turns the scores of a tile into weights relative to the greatest score so far, and
+/// rescales the sums of earlier tiles to it.
 struct Tile<'a> {
     unit: &'a Unit<'a>,
     /// Index of the first key of the tile.
@@ -257,7 +259,8 @@ impl Loop for Tile<'_> {
 
             let before = self.greatest[index];
             let greatest = f32::max(before, run(Maximum, scores) as f32);
-            // All keys so far are hidden: subtract 0, as `-inf - -inf` is NaN; all weights become 0.
+            // All keys so far are hidden: subtract 0, as `-inf - -inf` is NaN; all weights
+            // become 0.
             let shift = if greatest == f32::NEG_INFINITY { 0.0 } else { greatest };
             for score in scores.iter_mut() {
                 *score = Math::exp_nonpositive::<FMA>(*score - shift);

@@ -22,7 +22,8 @@ impl Square {
     pub(super) unsafe fn transpose<S: Simd>(&self) -> Square {
         let mut out = Square([[0.0; MOST_LANES]; MOST_LANES]);
         let (from, to) = (self.0.as_ptr().cast(), out.0.as_mut_ptr().cast());
-        // SAFETY: the caller promises the instruction set of `S`; a vector has at most as many lanes as a square.
+        // SAFETY: the caller promises the instruction set of `S`; a vector has at most as many
+        // lanes as a square.
         unsafe { S::transpose(from, MOST_LANES, to, MOST_LANES) };
         out
     }
@@ -58,7 +59,8 @@ impl<'a> LaneRows<'a> {
         LaneRows { data, starts, count, step: strides.element }
     }
 
-    /// Returns floats `from..from + len` of each row, transposed: indexed by float and lane. Empty lanes are 0.
+    /// Returns floats `from..from + len` of each row, transposed: indexed by float and lane. Empty
+    /// lanes are 0.
     ///
     /// # Safety
     ///
@@ -104,8 +106,8 @@ impl Body for PackQueries<'_> {
             let rows = LaneRows::new::<S>(block, panel, vector, job.q.data, job.q.strides());
             for first in (0..features).step_by(S::LANES) {
                 let len = S::LANES.min(features - first);
-                // SAFETY: the caller promises the instruction set of `S`; each row of a square and each `to` is a whole
-                // vector.
+                // SAFETY: the caller promises the instruction set of `S`; each row of a square and
+                // each `to` is a whole vector.
                 unsafe {
                     let by_feature = rows.transpose_part::<S>(first, len);
                     let scale = S::splat(job.query_scale());
@@ -120,7 +122,8 @@ impl Body for PackQueries<'_> {
     }
 }
 
-/// Body that divides weighted sums of values by the sums of weights and writes them to rows of the output.
+/// Body that divides weighted sums of values by the sums of weights and writes them to rows of the
+/// output.
 pub(super) struct Finish<'a> {
     pub(super) block: &'a Block<'a>,
     pub(super) panel: &'a Panel,
@@ -143,13 +146,15 @@ impl Body for Finish<'_> {
         }
         for vector in 0..panel.vectors {
             let lane = vector * S::LANES;
-            // SAFETY: the caller promises the instruction set of `S`; rows of weights and sums are whole vectors.
+            // SAFETY: the caller promises the instruction set of `S`; rows of weights and sums are
+            // whole vectors.
             let scale = unsafe { S::load(softmax.weights[lane..][..S::LANES].as_ptr()) };
             for first in (0..features).step_by(S::LANES) {
                 let mut scaled = Square([[0.0; MOST_LANES]; MOST_LANES]);
                 for (i, to) in scaled.0[..S::LANES.min(features - first)].iter_mut().enumerate() {
                     let from = &sums[(first + i) * panel.width + lane..][..S::LANES];
-                    // SAFETY: the caller promises the instruction set of `S`; both slices hold a vector.
+                    // SAFETY: the caller promises the instruction set of `S`; both slices hold a
+                    // vector.
                     unsafe { S::store(to.as_mut_ptr(), S::mul(S::load(from.as_ptr()), scale)) };
                 }
                 // SAFETY: the caller promises the instruction set of `S`.

@@ -40,7 +40,8 @@ impl Body for MaskScores<'_> {
     }
 }
 
-/// Returns the upper bound of a score: infinity if its mask byte keeps it, minus infinity if the byte is 0.
+/// Returns the upper bound of a score: infinity if its mask byte keeps it, minus infinity if the
+/// byte is 0.
 fn score_limit(kept: u8) -> f32 {
     if kept != 0 { f32::INFINITY } else { f32::NEG_INFINITY }
 }
@@ -66,7 +67,8 @@ impl MaskScores<'_> {
     unsafe fn add_shared<S: Simd>(&mut self, mask: &[f32], strides: Strides) {
         let start = self.shared_start(strides);
         for (key, scores) in self.scores.chunks_exact_mut(self.panel.width).enumerate() {
-            // SAFETY: the caller promises the instruction set of `S`; rows of scores are whole vectors.
+            // SAFETY: the caller promises the instruction set of `S`; rows of scores are whole
+            // vectors.
             unsafe {
                 let added = S::splat(mask[start + key * strides.element]);
                 for score in scores.chunks_exact_mut(S::LANES) {
@@ -94,7 +96,8 @@ impl MaskScores<'_> {
             let rows = LaneRows::new::<S>(self.block, self.panel, vector, mask, strides);
             for first in (0..self.keys.len()).step_by(S::LANES) {
                 let len = S::LANES.min(self.keys.len() - first);
-                // SAFETY: the caller promises the instruction set of `S`; rows of scores and squares are whole vectors.
+                // SAFETY: the caller promises the instruction set of `S`; rows of scores and
+                // squares are whole vectors.
                 unsafe {
                     let added = rows.transpose_part::<S>(self.keys.start + first, len);
                     for (i, added) in added.0[..len].iter().enumerate() {
@@ -120,7 +123,8 @@ impl MaskScores<'_> {
                 let mut limits = Square([[f32::INFINITY; MOST_LANES]; MOST_LANES]);
                 for (to, start) in limits.0.iter_mut().zip(&starts[..rows.len()]) {
                     if strides.element == 1 && len == S::LANES {
-                        // A loop of constant length over adjacent bytes compiles to a few vector instructions.
+                        // A loop of constant length over adjacent bytes compiles to a few vector
+                        // instructions.
                         let kept = &mask[start + first..][..S::LANES];
                         for (limit, kept) in to[..S::LANES].iter_mut().zip(kept) {
                             *limit = score_limit(*kept);
@@ -131,12 +135,14 @@ impl MaskScores<'_> {
                         }
                     }
                 }
-                // SAFETY: the caller promises the instruction set of `S`; rows of scores and squares are whole vectors.
+                // SAFETY: the caller promises the instruction set of `S`; rows of scores and
+                // squares are whole vectors.
                 unsafe {
                     let limits = limits.transpose::<S>();
                     for (i, limit) in limits.0[..len].iter().enumerate() {
                         let p = self.score::<S>(first + i, vector);
-                        // Hides NaN too. A kept NaN becomes infinity, and the output is NaN either way.
+                        // Hides NaN too. A kept NaN becomes infinity, and the output is NaN either
+                        // way.
                         S::store(p, S::min(S::load(p), S::load(limit.as_ptr())));
                     }
                 }
@@ -144,8 +150,8 @@ impl MaskScores<'_> {
         }
     }
 
-    /// Returns a pointer to the scores of one key in the lanes of one vector. `key` counts from the first key of
-    /// `keys`.
+    /// Returns a pointer to the scores of one key in the lanes of one vector. `key` counts from the
+    /// first key of `keys`.
     #[inline(always)]
     fn score<S: Simd>(&mut self, key: usize, vector: usize) -> *mut f32 {
         self.scores[key * self.panel.width + vector * S::LANES..][..S::LANES].as_mut_ptr()

@@ -1,10 +1,12 @@
 //! Attention of many queries: panels of queries meet tiles of keys.
 //!
-//! A block of panels keeps its queries, scaled and transposed, and its sums in the second-level cache while all keys
-//! and values pass by once, tile by tile. Scores exist for one tile and one panel at a time, in the first-level cache.
+//! A block of panels keeps its queries, scaled and transposed, and its sums in the second-level
+//! cache while all keys and values pass by once, tile by tile. Scores exist for one tile and one
+//! panel at a time, in the first-level cache.
 //!
-//! Panels begin at multiples of their width and tiles at multiples of [`KEYS`], and blocks consist of whole panels. So
-//! results depend neither on the caches nor on the number of threads, which only decide how many panels a block has.
+//! Panels begin at multiples of their width and tiles at multiples of [`KEYS`], and blocks consist
+//! of whole panels. So results depend neither on the caches nor on the number of threads, which
+//! only decide how many panels a block has.
 
 use super::lanes::{Finish, PackQueries};
 use super::masks::MaskScores;
@@ -22,14 +24,16 @@ use std::ops::Range;
 
 /// Sums: keys of a tile. The running softmax updates the greatest score once a tile.
 const KEYS: usize = 192;
-/// Choice: panels of a block from which on keys and values are copied. Rows of a copy lie in few pages and in different
-/// sets of the first-level cache.
+/// Choice: panels of a block from which on keys and values are copied. Rows of a copy lie in few
+/// pages and in different sets of the first-level cache.
 const COPY_FROM: usize = 4;
 /// Work: parts for each thread, so that threads that finish early can take more.
 const PARTS: usize = 3;
-/// Work: fewest multiply-adds of a chunk. Distributing smaller chunks costs more time than it saves.
+/// Work: fewest multiply-adds of a chunk. Distributing smaller chunks costs more time than it
+/// saves.
 const SERIAL_WORK: usize = 64 * 1024;
-/// Geometry: row stride in floats whose multiples map all rows to the same few sets of a first-level cache.
+/// Geometry: row stride in floats whose multiples map all rows to the same few sets of a
+/// first-level cache.
 const ALIASED: usize = 1024;
 /// Geometry: floats of a 64-byte cache line.
 const LINE: usize = 16;
@@ -39,7 +43,8 @@ const fn panel_width(isa: Isa) -> usize {
     2 * isa.lanes()
 }
 
-/// Computes an attention whose sizes have been checked. Rows of `out` are contiguous and do not overlap.
+/// Computes an attention whose sizes have been checked. Rows of `out` are contiguous and do not
+/// overlap.
 pub(super) fn attention(
     exec: &Exec<'_>,
     job: &Attention<'_>,
@@ -74,8 +79,8 @@ pub(super) fn attention(
     })
 }
 
-/// Returns the number of panels whose queries and sums fit half of the second-level cache, together with a tile of keys
-/// and values.
+/// Returns the number of panels whose queries and sums fit half of the second-level cache, together
+/// with a tile of keys and values.
 fn most_panels(exec: &Exec<'_>, job: &Attention<'_>) -> usize {
     let s = job.sizes;
     let features = s.features + s.value_features;
@@ -135,8 +140,8 @@ struct Operand<'a> {
 }
 
 impl<'a> Operand<'a> {
-    /// Decides whether rows are copied: if `panels` panels read them, if features are not adjacent, or if rows alias in
-    /// the cache.
+    /// Decides whether rows are copied: if `panels` panels read them, if features are not adjacent,
+    /// or if rows alias in the cache.
     fn new(heads: &'a Heads<'a>, features: usize, panels: usize) -> Operand<'a> {
         let Strides { row, element, .. } = heads.strides();
         let copies = panels >= COPY_FROM || element != 1 || row.is_multiple_of(ALIASED);
@@ -251,8 +256,8 @@ impl Block<'_> {
                 let v = self.rows_of(v, &keys, v_copy);
                 for panel in self.panels() {
                     let tile = Tile { block: self, panel: &panel, first: keys.start, k, v };
-                    // SAFETY: the caller promises the instruction set of `S`; `k` and `v` have a row for each of
-                    // `keys`.
+                    // SAFETY: the caller promises the instruction set of `S`; `k` and `v` have a
+                    // row for each of `keys`.
                     unsafe { tile.run::<S, R, LESS>(&mut memory) };
                 }
             }
@@ -326,8 +331,8 @@ impl Tile<'_> {
         let State { queries, sums, mut softmax } = memory.states.panel_state(panel);
         let scores = &mut memory.scores[..len.next_multiple_of(CHUNK)];
         scores[len..].fill(f32::NEG_INFINITY);
-        // SAFETY: the caller promises the instruction set of `S` and readable keys and values; `Memory` has room for a
-        // tile of scores, and for the queries and sums of the panel.
+        // SAFETY: the caller promises the instruction set of `S` and readable keys and values;
+        // `Memory` has room for a tile of scores, and for the queries and sums of the panel.
         unsafe {
             let queries = Wide { start: queries.as_ptr(), vectors };
             S::call(Scores::<R, LESS> { keys: k, queries, out: scores.as_mut_ptr() });

@@ -1,9 +1,10 @@
 //! Register kernels of attention: both products, and the exponentials between them.
 //!
-//! A panel is one or two vectors of queries, side by side in lanes: the wide operand of both products. The narrow
-//! operand is broadcast, a float at a time: features of some keys, which give scores by key and query, then features of
-//! some values, which give sums by feature and query. So keys and values need no transposition, and the greatest score,
-//! the exponentials and their sum are operations of whole vectors.
+//! A panel is one or two vectors of queries, side by side in lanes: the wide operand of both
+//! products. The narrow operand is broadcast, a float at a time: features of some keys, which give
+//! scores by key and query, then features of some values, which give sums by feature and query. So
+//! keys and values need no transposition, and the greatest score, the exponentials and their sum
+//! are operations of whole vectors.
 
 use sardonyx_simd::number::Math;
 use sardonyx_simd::{Body, Loop, Rows, Simd};
@@ -57,13 +58,14 @@ struct Operands {
 ///
 /// # Safety
 ///
-/// The machine has the instruction set of `S`, and `R` floats and `V` vectors are readable for each step.
+/// The machine has the instruction set of `S`, and `R` floats and `V` vectors are readable for each
+/// step.
 #[inline(always)]
 unsafe fn multiply<S: Simd, const R: usize, const V: usize, const ADJACENT: bool>(
     operands: &Operands,
 ) -> [[S::V; V]; R] {
-    // SAFETY: the caller promises the instruction set of `S` and readable operands; pointers advance by one step at a
-    // time.
+    // SAFETY: the caller promises the instruction set of `S` and readable operands; pointers
+    // advance by one step at a time.
     unsafe {
         let zero = S::splat(0.0);
         let mut sums = [[zero; V]; R];
@@ -74,7 +76,8 @@ unsafe fn multiply<S: Simd, const R: usize, const V: usize, const ADJACENT: bool
                 if $r < R {
                     let number = if ADJACENT { narrow.add($r) } else { rows.row::<$r>() };
                     let number = S::splat(*number);
-                    // Rows that the tile lacks are never reached; 0 is an index in bounds for the compiler.
+                    // Rows that the tile lacks are never reached; 0 is an index in bounds for the
+                    // compiler.
                     for (sum, &vector) in sums[if $r < R { $r } else { 0 }].iter_mut().zip(&$vectors)
                     {
                         *sum = S::fma(number, vector, *sum);
@@ -114,8 +117,8 @@ unsafe fn multiply<S: Simd, const R: usize, const V: usize, const ADJACENT: bool
     }
 }
 
-/// Cuts `count` rows into tiles of `$r` and `$less` rows, and of one row where the count has no such sum. Calls `$tile`
-/// with the first row and the number of rows, a constant.
+/// Cuts `count` rows into tiles of `$r` and `$less` rows, and of one row where the count has no
+/// such sum. Calls `$tile` with the first row and the number of rows, a constant.
 macro_rules! each_tile {
     ($count:expr, $r:ident, $less:ident, $tile:ident) => {
         let count: usize = $count;
@@ -141,7 +144,8 @@ macro_rules! each_tile {
     };
 }
 
-/// Body that multiplies keys with the queries of a panel and writes scores, indexed by key and query.
+/// Body that multiplies keys with the queries of a panel and writes scores, indexed by key and
+/// query.
 pub(super) struct Scores<const R: usize, const LESS: usize> {
     pub(super) keys: Narrow,
     /// Queries of the panel, indexed by feature and query.
@@ -155,7 +159,8 @@ impl<const R: usize, const LESS: usize> Body for Scores<R, LESS> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        // SAFETY: the caller promises the instruction set of `S`, and the constructor valid operands.
+        // SAFETY: the caller promises the instruction set of `S`, and the constructor valid
+        // operands.
         unsafe {
             match self.queries.vectors {
                 1 => self.run_vectors::<S, 1>(),
@@ -179,7 +184,8 @@ impl<const R: usize, const LESS: usize> Scores<R, LESS> {
                     narrow_step: 1,
                     wide: self.queries.start,
                 };
-                // SAFETY: the tile is within the `rows` keys, and `out` has a row of scores for each key.
+                // SAFETY: the tile is within the `rows` keys, and `out` has a row of scores for
+                // each key.
                 unsafe {
                     let sums = multiply::<S, $rows, V, false>(&operands);
                     for (r, sums) in sums.iter().enumerate() {
@@ -211,7 +217,8 @@ impl<const R: usize, const LESS: usize> Body for Values<R, LESS> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        // SAFETY: the caller promises the instruction set of `S`, and the constructor valid operands.
+        // SAFETY: the caller promises the instruction set of `S`, and the constructor valid
+        // operands.
         unsafe {
             match self.weights.vectors {
                 1 => self.run_vectors::<S, 1>(),
@@ -235,8 +242,8 @@ impl<const R: usize, const LESS: usize> Values<R, LESS> {
                     narrow_step: stride,
                     wide: self.weights.start,
                 };
-                // SAFETY: the tile is within the `features` features of each value, and `sums` has a row for each
-                // feature.
+                // SAFETY: the tile is within the `features` features of each value, and `sums` has
+                // a row for each feature.
                 unsafe {
                     let added = multiply::<S, $features, V, true>(&operands);
                     for v in 0..V {
@@ -277,7 +284,8 @@ impl<'a> RunningSoftmax<'a> {
     }
 }
 
-/// Body that turns scores into weights relative to the greatest score so far, and updates the running softmax.
+/// Body that turns scores into weights relative to the greatest score so far, and updates the
+/// running softmax.
 pub(super) struct WeighScores<'a, 'b> {
     /// Scores in whole chunks, indexed by key and query; minus infinity after the last key.
     pub(super) scores: &'a mut [f32],
@@ -303,7 +311,8 @@ impl Body for WeighScores<'_, '_> {
         let mut shifts = [0.0; CHUNK];
         for shifts in shifts.chunks_exact_mut(width) {
             for (shift, &greatest) in shifts.iter_mut().zip(greatest.iter()) {
-                // All keys so far are hidden: subtract 0, as `-inf - -inf` is NaN; all weights become 0.
+                // All keys so far are hidden: subtract 0, as `-inf - -inf` is NaN; all weights
+                // become 0.
                 *shift = if greatest == f32::NEG_INFINITY { 0.0 } else { greatest };
             }
         }
@@ -320,7 +329,8 @@ impl Body for WeighScores<'_, '_> {
     }
 }
 
-/// Returns the greatest float at each position of the chunks, or minus infinity without chunks. Ignores NaN.
+/// Returns the greatest float at each position of the chunks, or minus infinity without chunks.
+/// Ignores NaN.
 ///
 /// # Safety
 ///

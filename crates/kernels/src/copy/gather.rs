@@ -1,7 +1,7 @@
 //! Look-ups and updates by index.
 //!
-//! Indices are data of the model, so an index out of range is an error value and never a panic. All are checked before
-//! anything is written. Negative indices count from the end.
+//! Indices are data of the model, so an index out of range is an error value and never a panic. All
+//! are checked before anything is written. Negative indices count from the end.
 
 use std::convert::Infallible;
 
@@ -138,8 +138,8 @@ fn gather_by<T: Plain, I: GatherIndex>(
     Ok(())
 }
 
-/// Gathers elements: `y[o, k, i] = x[o, indices[o, k, i], i]`. `x` has dims `dims`; `indices` and `y` have dims
-/// `index_dims`, which may be smaller than `dims` outside `axis`.
+/// Gathers elements: `y[o, k, i] = x[o, indices[o, k, i], i]`. `x` has dims `dims`; `indices` and
+/// `y` have dims `index_dims`, which may be smaller than `dims` outside `axis`.
 ///
 /// # Errors
 ///
@@ -218,8 +218,8 @@ struct Run {
 struct RunDim {
     /// Number of indices along the dim.
     count: usize,
-    /// Distance in the data between the elements of two neighbours, as if both indices were 0: 0 along the axis, where
-    /// the index alone is the position.
+    /// Distance in the data between the elements of two neighbours, as if both indices were 0: 0
+    /// along the axis, where the index alone is the position.
     stride: usize,
 }
 
@@ -229,7 +229,8 @@ struct Runs {
     axis: usize,
     /// Stride of the axis in the data.
     step: usize,
-    /// Dims of the indices from the last to the first; neighbours are merged where one stride serves both.
+    /// Dims of the indices from the last to the first; neighbours are merged where one stride
+    /// serves both.
     dims: SmallVec<[RunDim; 4]>,
 }
 
@@ -296,7 +297,8 @@ impl Runs {
         Ok(())
     }
 
-    /// Calls `body` with the number of each index in a run and the offset of its element in the data.
+    /// Calls `body` with the number of each index in a run and the offset of its element in the
+    /// data.
     #[inline(always)]
     fn for_each_of<I: GatherIndex>(
         &self,
@@ -312,8 +314,9 @@ impl Runs {
     }
 }
 
-/// Gathers a slice for each tuple of `depth` indices: `y[b, k] = x[b, indices[b, k, 0], .., indices[b, k, last]]`. `x`
-/// has dims `dims`, the first `batch_dims` of which are shared with the indices.
+/// Gathers a slice for each tuple of `depth` indices: `y[b, k] = x[b, indices[b, k, 0], ..,
+/// indices[b, k, last]]`. `x` has dims `dims`, the first `batch_dims` of which are shared with the
+/// indices.
 ///
 /// # Errors
 ///
@@ -369,7 +372,8 @@ fn check_tuples(indexed: &[usize], indices: &[i64]) -> Result<(), IndexOutOfRang
     Ok(())
 }
 
-/// Returns the number of the slice that a checked tuple selects, in row-major order over the dims `indexed`.
+/// Returns the number of the slice that a checked tuple selects, in row-major order over the dims
+/// `indexed`.
 fn tuple_offset(indexed: &[usize], tuple: &[i64]) -> usize {
     tuple
         .iter()
@@ -380,13 +384,14 @@ fn tuple_offset(indexed: &[usize], tuple: &[i64]) -> usize {
 /// Function that combines an element with its update; `None` replaces the element.
 pub type ScatterInto<T> = Option<fn(old: T, update: T) -> T>;
 
-/// Scatters updates into `y`, in order: `y[o, indices[o, k, i], i] = into(y[..], updates[o, k, i])`. `updates` and
-/// `indices` have dims `index_dims`; `y` has dims `dims` and already holds the data.
+/// Scatters updates into `y`, in order: `y[o, indices[o, k, i], i] = into(y[..], updates[o, k,
+/// i])`. `updates` and `indices` have dims `index_dims`; `y` has dims `dims` and already holds the
+/// data.
 ///
 /// # Errors
 ///
-/// If an index is outside the axis, in which case `y` is untouched, or if the run is cancelled, in which case some
-/// updates are done.
+/// If an index is outside the axis, in which case `y` is untouched, or if the run is cancelled, in
+/// which case some updates are done.
 ///
 /// # Panics
 ///
@@ -445,13 +450,14 @@ fn scatter_elements_by<T: Plain, I: GatherIndex>(
 /// Work: most updates between two checks for cancellation.
 const PIECE: usize = 1 << 12;
 
-/// Scatters a slice for each tuple of `depth` indices, in order: `y[indices[k, 0], .., indices[k, last]] = into(y[..],
-/// updates[k])`. `y` has dims `dims` and already holds the data. A tuple of 0 indices selects all of `y`.
+/// Scatters a slice for each tuple of `depth` indices, in order: `y[indices[k, 0], .., indices[k,
+/// last]] = into(y[..], updates[k])`. `y` has dims `dims` and already holds the data. A tuple of 0
+/// indices selects all of `y`.
 ///
 /// # Errors
 ///
-/// If an index is outside its dim, in which case `y` is untouched, or if the run is cancelled, in which case some
-/// updates are done.
+/// If an index is outside its dim, in which case `y` is untouched, or if the run is cancelled, in
+/// which case some updates are done.
 ///
 /// # Panics
 ///

@@ -4,13 +4,14 @@ use super::Plain;
 use sardonyx_simd::chunks::{fill, rows};
 use sardonyx_simd::{Ended, Pool};
 
-/// Choice: average row length of the parts, in elements, below which rows are copied element by element: a call for
-/// each row would take longer than the copy.
+/// Choice: average row length of the parts, in elements, below which rows are copied element by
+/// element: a call for each row would take longer than the copy.
 const SHORT: usize = 8;
 /// Cache: elements of the result that are filled at a time, few enough for the first-level cache.
 const BLOCK: usize = 2048;
 
-/// Concatenates `parts` along an axis: each has `outer` rows, and row `i` of `y` is row `i` of each part in turn.
+/// Concatenates `parts` along an axis: each has `outer` rows, and row `i` of `y` is row `i` of each
+/// part in turn.
 ///
 /// # Panics
 ///
@@ -59,7 +60,8 @@ pub fn concat<T: Plain>(
     })
 }
 
-/// Writes the rows from row `first` on, part by part through a block of rows that stays in the first-level cache.
+/// Writes the rows from row `first` on, part by part through a block of rows that stays in the
+/// first-level cache.
 fn fill_short_rows<T: Plain>(
     outer: usize,
     first: usize,

@@ -11,15 +11,16 @@ pub enum Pad {
     Constant,
     /// The nearest element of the data.
     Edge,
-    /// The data mirrored at its first and last element, which are not repeated; mirrored again for longer pads.
+    /// The data mirrored at its first and last element, which are not repeated; mirrored again for
+    /// longer pads.
     Reflect,
     /// The data repeated periodically.
     Wrap,
 }
 
 impl Pad {
-    /// Maps a coordinate, perhaps outside the dim, to that of the element that the output repeats; `None` for the
-    /// padding value.
+    /// Maps a coordinate, perhaps outside the dim, to that of the element that the output repeats;
+    /// `None` for the padding value.
     fn source(self, at: isize, dim: usize) -> Option<usize> {
         let n = dim as isize;
         let inside = match self {

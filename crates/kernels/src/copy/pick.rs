@@ -14,9 +14,10 @@ pub struct PickDims<'a> {
     pub output: &'a [usize],
 }
 
-/// Selects elements by one table per dim: element `[i, j, ..]` of `y` is element `[tables[0][i], tables[1][j], ..]` of
-/// `x`, or `value` where a table has [`NOWHERE`]. An element is a run of `run` values. `tables` holds the tables of all
-/// dims one after the other, with one index for each output.
+/// Selects elements by one table per dim: element `[i, j, ..]` of `y` is element `[tables[0][i],
+/// tables[1][j], ..]` of `x`, or `value` where a table has [`NOWHERE`]. An element is a run of
+/// `run` values. `tables` holds the tables of all dims one after the other, with one index for each
+/// output.
 ///
 /// # Panics
 ///
@@ -67,8 +68,8 @@ pub fn pick<T: Plain>(
     })
 }
 
-/// Returns the element of the input at which the row starts that `row` of the output selects from, or `None` if a table
-/// has [`NOWHERE`].
+/// Returns the element of the input at which the row starts that `row` of the output selects from,
+/// or `None` if a table has [`NOWHERE`].
 #[inline]
 fn row_start(
     PickDims { input, output }: PickDims<'_>,

@@ -4,8 +4,8 @@ use super::Plain;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::{Ended, Pool};
 
-/// Reverses the first `lengths[b]` entries of each sequence `b` and copies the others. `x` and `y` have dims `[batch,
-/// time, inner]`, or `[time, batch, inner]` if `time_first`.
+/// Reverses the first `lengths[b]` entries of each sequence `b` and copies the others. `x` and `y`
+/// have dims `[batch, time, inner]`, or `[time, batch, inner]` if `time_first`.
 ///
 /// # Panics
 ///
@@ -58,9 +58,9 @@ pub struct RingDims {
     pub inner: usize,
 }
 
-/// Writes `count` new entries into each sequence of a batch as into a ring buffer: `y[b, o, (starts[b] + k) % axis, i]
-/// = updates[b, o, k, i]`. `y` has dims `[batch, outer, axis, inner]` and already holds the data. Without `starts`, all
-/// sequences start at 0.
+/// Writes `count` new entries into each sequence of a batch as into a ring buffer: `y[b, o,
+/// (starts[b] + k) % axis, i] = updates[b, o, k, i]`. `y` has dims `[batch, outer, axis, inner]`
+/// and already holds the data. Without `starts`, all sequences start at 0.
 ///
 /// # Panics
 ///

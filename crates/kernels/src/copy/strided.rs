@@ -10,13 +10,13 @@ pub fn fill<T: Plain>(pool: &Pool, value: T, y: &mut [T]) -> Result<(), Ended> {
     fill_chunks(pool, y, 1, |_, y| y.fill(value))
 }
 
-/// Copies `x` through strides into a contiguous `y` with dims `dims`: `y[i, j, ..] = x[start + i * strides[0] + j *
-/// strides[1] + ..]`. Strides count elements and may be zero or negative.
+/// Copies `x` through strides into a contiguous `y` with dims `dims`: `y[i, j, ..] = x[start + i *
+/// strides[0] + j * strides[1] + ..]`. Strides count elements and may be zero or negative.
 ///
 /// # Panics
 ///
-/// If the length of `y` is not the product of `dims`, an element would be read outside `x`, or more than [`MAX_RANK`]
-/// dims remain after merging neighbours.
+/// If the length of `y` is not the product of `dims`, an element would be read outside `x`, or more
+/// than [`MAX_RANK`] dims remain after merging neighbours.
 pub fn copy_strided<T: Plain>(
     pool: &Pool,
     dims: &[usize],
@@ -34,7 +34,8 @@ pub fn copy_strided<T: Plain>(
     let rank = walk.dims().len();
     let [step] = walk.strides(rank - 1);
     let transposed = (0..rank - 1).rev().find(|&d| walk.strides(d) == [1] && walk.dims()[d] > 1);
-    // Tiles do not pay for a short run of contiguous elements if the span of a row stays in the cache.
+    // Tiles do not pay for a short run of contiguous elements if the span of a row stays in the
+    // cache.
     let last = walk.dims()[rank - 1];
     let reach = last.saturating_mul(step.unsigned_abs());
     let transposed = transposed.filter(|&d| walk.dims()[d] >= TILE / 2 || reach > NEAR);
@@ -96,13 +97,14 @@ pub struct StridedMut<'a, T> {
     pub strides: &'a [usize],
 }
 
-/// Copies the elements of `from` at all coordinates below `dims` to the same coordinates of `to`; its other elements stay.
+/// Copies the elements of `from` at all coordinates below `dims` to the same coordinates of `to`;
+/// its other elements stay.
 ///
 /// # Panics
 ///
-/// If an element would be read or written outside its buffer, more than [`MAX_RANK`] dims remain after merging
-/// neighbours, or a stride of `y` does not exceed the span of the axes after it, so that elements could be written
-/// twice.
+/// If an element would be read or written outside its buffer, more than [`MAX_RANK`] dims remain
+/// after merging neighbours, or a stride of `y` does not exceed the span of the axes after it, so
+/// that elements could be written twice.
 pub fn copy_between<T: Plain>(
     pool: &Pool,
     dims: &[usize],
@@ -140,14 +142,15 @@ pub fn copy_between<T: Plain>(
     ranges(pool, len, 1, move |range| {
         for ([from, to], _, n) in walk.rows(range.start, range.end) {
             if (x_step, y_step) == (1, 1) {
-                // SAFETY: the strides of `y` are checked above, so no two coordinates share an element, and each
-                // coordinate belongs to one chunk.
+                // SAFETY: the strides of `y` are checked above, so no two coordinates share an
+                // element, and each coordinate belongs to one chunk.
                 unsafe { shared.part(to, n) }.copy_from_slice(&x[from..][..n]);
                 continue;
             }
             for i in 0..n {
                 let at = (from as isize + i as isize * x_step) as usize;
-                // SAFETY: no two coordinates share an element of `y`, and each belongs to one chunk.
+                // SAFETY: no two coordinates share an element of `y`, and each belongs to one
+                // chunk.
                 let y = unsafe { shared.part(to + i * y_step as usize, 1) };
                 y[0] = x[at];
             }
@@ -159,7 +162,8 @@ pub fn copy_between<T: Plain>(
 const SHORT: usize = 16;
 /// Choice: fewest rows along one axis that are worth a loop of their own.
 const FEWEST_ROWS: usize = 4;
-/// Cache: most elements spanned by a row that stay in a second-level cache until the next row reads their neighbours.
+/// Cache: most elements spanned by a row that stay in a second-level cache until the next row reads
+/// their neighbours.
 const NEAR: usize = 1 << 16;
 
 /// Copies short rows, with one inner loop for all rows along the axis before the last.
@@ -240,8 +244,8 @@ const TILE: usize = 16;
 /// Work: rows of a band, the unit of work of a transposition.
 const BAND: usize = 64;
 
-/// Copies with a transposition, where a dim `d` other than the last is contiguous in `x`: tile by tile, so that both
-/// buffers are accessed a cache line at a time.
+/// Copies with a transposition, where a dim `d` other than the last is contiguous in `x`: tile by
+/// tile, so that both buffers are accessed a cache line at a time.
 fn transpose_tiles<T: Plain>(
     pool: &Pool,
     walk: &Walk<1>,
@@ -288,7 +292,8 @@ fn transpose_tiles<T: Plain>(
                 continue;
             };
             let bottom = height.min((band + 1) * BAND);
-            // Down the band first: the hardware prefetches the next elements of the same input rows.
+            // Down the band first: the hardware prefetches the next elements of the same input
+            // rows.
             let lefts = (0..width).step_by(TILE);
             let tops = (band * BAND..bottom).step_by(TILE);
             for (left, top) in lefts.flat_map(|left| tops.clone().map(move |top| (left, top))) {
@@ -298,8 +303,8 @@ fn transpose_tiles<T: Plain>(
                     run[..rows].copy_from_slice(&x[at as usize..][..rows]);
                 }
                 for i in 0..rows {
-                    // SAFETY: each element of the output belongs to one tile, and the slice of one row ends before the
-                    // next begins.
+                    // SAFETY: each element of the output belongs to one tile, and the slice of one
+                    // row ends before the next begins.
                     let y = unsafe { shared.part(to + (top + i) * row_stride + left, columns) };
                     if columns == TILE {
                         // A constant length unrolls the loop.

@@ -15,9 +15,9 @@ pub struct MatrixDims {
     pub width: usize,
 }
 
-/// Copies the upper triangle of each matrix, on and above the diagonal that is `diagonal` columns to the right of the
-/// main one, or the lower triangle, on and below it, and fills the rest with the default value. `x` has dims
-/// `[matrices, rows, columns]`.
+/// Copies the upper triangle of each matrix, on and above the diagonal that is `diagonal` columns
+/// to the right of the main one, or the lower triangle, on and below it, and fills the rest with
+/// the default value. `x` has dims `[matrices, rows, columns]`.
 ///
 /// # Panics
 ///
@@ -50,8 +50,9 @@ pub fn triangle<T: Plain>(
     })
 }
 
-/// Encodes indices as one-hot vectors: `y[o, d, i]` is `on` where `d` equals `indices[o, i]`, else `off`. `y` has dims
-/// `[outer, depth, inner]`. A negative index counts from the end; an index out of range gives only `off`.
+/// Encodes indices as one-hot vectors: `y[o, d, i]` is `on` where `d` equals `indices[o, i]`, else
+/// `off`. `y` has dims `[outer, depth, inner]`. A negative index counts from the end; an index out
+/// of range gives only `off`.
 ///
 /// # Panics
 ///

@@ -1,4 +1,5 @@
-//! Kernels of attention and recurrent layers, of classical machine learning, of training, and of random numbers.
+//! Kernels of attention and recurrent layers, of classical machine learning, of training, and of
+//! random numbers.
 
 use sardonyx_elementwise::Unary;
 

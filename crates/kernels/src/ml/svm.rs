@@ -1,5 +1,5 @@
-//! Support vector machines: kernels of examples and support vectors, a decision for each pair of classes, and class
-//! probabilities from those of pairs.
+//! Support vector machines: kernels of examples and support vectors, a decision for each pair of
+//! classes, and class probabilities from those of pairs.
 
 use super::{Score, Shared, Sums};
 use sardonyx_simd::Exec;
@@ -39,8 +39,8 @@ fn pair(classes: usize, i: usize, j: usize) -> usize {
     i * (2 * classes - i - 1) / 2 + j - i - 1
 }
 
-/// Computes kernels: `y[r, v]` is that of example `x[r]` and vector `v`. `x` has dims `[rows, features]`, `vectors` has
-/// dims `[count, features]`, and `zeros` is a bias of 0 for each vector.
+/// Computes kernels: `y[r, v]` is that of example `x[r]` and vector `v`. `x` has dims `[rows,
+/// features]`, `vectors` has dims `[count, features]`, and `zeros` is a bias of 0 for each vector.
 ///
 /// # Panics
 ///
@@ -163,7 +163,8 @@ fn power<T: Math>(base: T, exponent: i32) -> T {
     if exponent < 0 { T::ONE.div(power) } else { power }
 }
 
-/// Computes one decision for each row: `y[r]` is the weighted sum of the similarities of row `r`, plus a constant.
+/// Computes one decision for each row: `y[r]` is the weighted sum of the similarities of row `r`,
+/// plus a constant.
 ///
 /// # Panics
 ///
@@ -196,15 +197,16 @@ fn sum_products<T: Math>(weights: &[T], similarities: &[T]) -> f64 {
 pub struct Pairs<'a, T> {
     /// Number of support vectors of each class.
     pub per_class: &'a [usize],
-    /// Coefficients `[classes - 1, vectors]`: the one of a vector of class `c` against class `d` is in row `d`, or in
-    /// row `d - 1` if `d > c`.
+    /// Coefficients `[classes - 1, vectors]`: the one of a vector of class `c` against class `d` is
+    /// in row `d`, or in row `d - 1` if `d > c`.
     pub coefficients: &'a [T],
     /// Constant of each pair.
     pub constants: &'a [T],
 }
 
-/// Computes the decisions of all pairs, `[rows, pairs]`, and the class with most votes of each row. A positive decision
-/// is a vote for the first class of its pair. `similarities` has dims `[rows, vectors]`.
+/// Computes the decisions of all pairs, `[rows, pairs]`, and the class with most votes of each row.
+/// A positive decision is a vote for the first class of its pair. `similarities` has dims `[rows,
+/// vectors]`.
 ///
 /// # Panics
 ///
@@ -271,19 +273,20 @@ fn most_voted<T: Math>(classes: usize, decisions: &[T]) -> usize {
     most.0
 }
 
-/// Sigmoid of each pair that turns a decision `d` into a probability: `1 - 1 / (1 + exp(-(a d + b)))`.
+/// Sigmoid of each pair that turns a decision `d` into a probability: `1 - 1 / (1 + exp(-(a d +
+/// b)))`.
 #[derive(Clone, Copy, Debug)]
 pub struct Sigmoids<'a> {
     pub a: &'a [f32],
     pub b: &'a [f32],
 }
 
-/// Computes class probabilities, `[rows, classes]`, from the decisions of pairs, `[rows, pairs]`. `work` has at least
-/// `pairs + 3 classes` numbers for each row.
+/// Computes class probabilities, `[rows, classes]`, from the decisions of pairs, `[rows, pairs]`.
+/// `work` has at least `pairs + 3 classes` numbers for each row.
 ///
-/// Uses the second method of T.-F. Wu, C.-J. Lin and R. C. Weng, "Probability Estimates for Multi-class Classification
-/// by Pairwise Coupling", JMLR 5, 2004: the `p` that minimizes the sum of `(r_ji p_i - r_ij p_j)^2` over pairs, by the
-/// iteration of its Algorithm 2.
+/// Uses the second method of T.-F. Wu, C.-J. Lin and R. C. Weng, "Probability Estimates for
+/// Multi-class Classification by Pairwise Coupling", JMLR 5, 2004: the `p` that minimizes the sum
+/// of `(r_ji p_i - r_ij p_j)^2` over pairs, by the iteration of its Algorithm 2.
 ///
 /// # Panics
 ///
@@ -323,9 +326,9 @@ pub fn couple<T: Math>(
 /// Value: least distance of the probabilities of pairs from 0 and 1.
 const LEAST: f64 = 1e-7;
 
-/// Iterates to the probabilities of classes. With `r_ij` the probability that an example of class `i` or `j` is of
-/// class `i`, `Q_tt` is the sum of `r_st^2` over `s`, and `Q_tj` is `-r_jt r_tj`. Recomputes `Q_tj` at each use, which
-/// saves a matrix.
+/// Iterates to the probabilities of classes. With `r_ij` the probability that an example of class
+/// `i` or `j` is of class `i`, `Q_tt` is the sum of `r_st^2` over `s`, and `Q_tj` is `-r_jt r_tj`.
+/// Recomputes `Q_tj` at each use, which saves a matrix.
 fn iterate_coupling<'a>(classes: usize, pairs: &[f64], work: &'a mut [f64]) -> &'a [f64] {
     let probability = |i: usize, j: usize| {
         if i < j { pairs[pair(classes, i, j)] } else { 1.0 - pairs[pair(classes, j, i)] }

@@ -243,7 +243,8 @@ fn kernels_of_vectors() {
 
 #[test]
 fn pairs_vote() {
-    // Classes of 1, 2 and 1 vectors. Rows of coefficients are those against the first and the second other class.
+    // Classes of 1, 2 and 1 vectors. Rows of coefficients are those against the first and the
+    // second other class.
     let pairs = Pairs {
         per_class: &[1, 2, 1],
         coefficients: &[1.0, -1.0, 2.0, 3.0, 0.5, 4.0, -2.0, 1.0],

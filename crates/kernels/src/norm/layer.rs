@@ -1,7 +1,8 @@
 //! Layer and root-mean-square normalization, with the residual sum that often precedes it.
 //!
-//! A row fits the first-level cache, so memory is read once for all passes over a row, and the first pass adds the
-//! residual. Means and variances are two passes, since the difference of two large sums loses all digits.
+//! A row fits the first-level cache, so memory is read once for all passes over a row, and the
+//! first pass adds the residual. Means and variances are two passes, since the difference of two
+//! large sums loses all digits.
 
 use crate::RowDims;
 use crate::reduce::{Sum, run};
@@ -35,8 +36,9 @@ pub struct RowOutputs<'a, T> {
     pub inverse_deviations: Option<&'a mut [f32]>,
 }
 
-/// Normalizes rows `s = x + residual` of `width` elements: `y = (s - mean(s)) / sqrt(variance(s) + epsilon) * scale +
-/// bias`. `dims` are the number of rows and `width`. `bias` has one row, or several that are used cyclically.
+/// Normalizes rows `s = x + residual` of `width` elements: `y = (s - mean(s)) / sqrt(variance(s) +
+/// epsilon) * scale + bias`. `dims` are the number of rows and `width`. `bias` has one row, or
+/// several that are used cyclically.
 ///
 /// # Panics
 ///
@@ -51,7 +53,8 @@ pub fn layer_norm<T: RowNorm>(
     normalize(exec, dims, Inputs::new(inputs, true, bias), outputs)
 }
 
-/// Normalizes rows like [`layer_norm`], but without mean and bias: `y = s / sqrt(mean(s * s) + epsilon) * scale`.
+/// Normalizes rows like [`layer_norm`], but without mean and bias: `y = s / sqrt(mean(s * s) +
+/// epsilon) * scale`.
 ///
 /// # Panics
 ///
@@ -182,8 +185,8 @@ impl RowNorm for f32 {
             means: rows.means,
             inverses: rows.inverses,
         };
-        // SAFETY: the constructor of `level` has checked that the machine has `isa`; all pointers are to `count` rows
-        // of `width` elements.
+        // SAFETY: the constructor of `level` has checked that the machine has `isa`; all pointers
+        // are to `count` rows of `width` elements.
         unsafe { dispatch(isa, pitched) }
     }
 }
@@ -209,8 +212,8 @@ through_floats!(half::f16, half::bf16);
 /// Cache: elements of rows that are widened together.
 const WIDENED: usize = 2048;
 
-/// Normalizes rows of a 16-bit type: widens some rows at a time, rounds the sum with the residual, runs the loops of
-/// f32, and rounds their results.
+/// Normalizes rows of a 16-bit type: widens some rows at a time, rounds the sum with the residual,
+/// runs the loops of f32, and rounds their results.
 fn normalize_wide<T: Number<Wide = f32>>(level: Level, isa: Isa, rows: Rows<'_, T>) {
     let Rows { inputs, first, width, y, mut sum, mut means, mut inverses } = rows;
     let Inputs { center, x, residual, scale, bias, epsilon } = inputs;
@@ -266,8 +269,8 @@ fn normalize_wide<T: Number<Wide = f32>>(level: Level, isa: Isa, rows: Rows<'_, 
                 means: means.as_deref_mut().map(|list| &mut list[rows.clone()]),
                 inverses: inverses.as_deref_mut().map(|list| &mut list[rows.clone()]),
             };
-            // SAFETY: the constructor of `level` has checked that the machine has `isa`; all pointers are to whole rows
-            // of the scratch memory.
+            // SAFETY: the constructor of `level` has checked that the machine has `isa`; all
+            // pointers are to whole rows of the scratch memory.
             unsafe { dispatch(isa, pitched) }
             T::narrow_all(level, wide_y, &mut y[own]);
         }
@@ -348,8 +351,8 @@ pub(crate) struct Parameters<'a> {
 
 /// Body that normalizes rows of f32, whose starts are a pitch apart, in vectors.
 ///
-/// The pointers must be to `count` rows of `width` elements. No output may overlap an input, except that `y` may be
-/// `x`, and `y` may be the sum.
+/// The pointers must be to `count` rows of `width` elements. No output may overlap an input, except
+/// that `y` may be `x`, and `y` may be the sum.
 pub(crate) struct PitchedRows<'a> {
     pub(crate) parameters: Parameters<'a>,
     pub(crate) count: usize,
@@ -387,8 +390,9 @@ impl Body for PitchedRows<'_> {
         for start in (0..count).step_by(together) {
             let n = together.min(count - start);
             let (mut centers, mut squares) = ([0.0; TOGETHER], [0.0; TOGETHER]);
-            // SAFETY: the caller promises the instruction set of `S` and pointers to rows of `width` elements. Outputs
-            // overlap no inputs, except a sum in `y`, each element of which is read before it is replaced.
+            // SAFETY: the caller promises the instruction set of `S` and pointers to rows of
+            // `width` elements. Outputs overlap no inputs, except a sum in `y`, each element of
+            // which is read before it is replaced.
             unsafe {
                 for (g, squares) in squares[..n].iter_mut().enumerate() {
                     let i = start + g;
@@ -447,25 +451,26 @@ impl Body for PitchedRows<'_> {
     }
 }
 
-/// Geometry: rows that go through each pass together, so that loads of the next row overlap with the division and
-/// square root of the last one.
+/// Geometry: rows that go through each pass together, so that loads of the next row overlap with
+/// the division and square root of the last one.
 const TOGETHER: usize = 4;
-/// Cache: row length up to which [`TOGETHER`] rows, read and written, fit a first-level cache of 32 KB.
+/// Cache: row length up to which [`TOGETHER`] rows, read and written, fit a first-level cache of 32
+/// KB.
 const NARROW: usize = 1024;
 
 /// Sums: accumulators of a fold, enough additions in flight to hide their latency.
 const ACCUMULATORS: usize = 8;
-/// Sums: elements that enter the accumulators before these are added to the f64 total: a multiple of the elements that
-/// all accumulators take at a time.
+/// Sums: elements that enter the accumulators before these are added to the f64 total: a multiple
+/// of the elements that all accumulators take at a time.
 const BLOCK: usize = 32 * ACCUMULATORS * 16;
 
-/// Sums `n` elements, or the squares of elements plus `minus`. With `ADD`, the elements are `x + residual`, and are
-/// also written to `to`.
+/// Sums `n` elements, or the squares of elements plus `minus`. With `ADD`, the elements are `x +
+/// residual`, and are also written to `to`.
 ///
 /// # Safety
 ///
-/// The machine has the instruction set of `S`; `x` is valid for `n` elements, and so are `residual` and `to` with
-/// `ADD`.
+/// The machine has the instruction set of `S`; `x` is valid for `n` elements, and so are `residual`
+/// and `to` with `ADD`.
 #[inline(always)]
 unsafe fn fold<S: Simd, const ADD: bool, const SQUARE: bool>(
     x: *const f32,
@@ -474,7 +479,8 @@ unsafe fn fold<S: Simd, const ADD: bool, const SQUARE: bool>(
     minus: f32,
     n: usize,
 ) -> f64 {
-    // SAFETY: each access is at an index below `n`, or masked to such; the caller promises valid pointers and `S`.
+    // SAFETY: each access is at an index below `n`, or masked to such; the caller promises valid
+    // pointers and `S`.
     unsafe {
         let step = ACCUMULATORS * S::LANES;
         let minuses = [minus; 16];
@@ -536,8 +542,8 @@ unsafe fn fold<S: Simd, const ADD: bool, const SQUARE: bool>(
 ///
 /// # Safety
 ///
-/// The machine has the instruction set of `S`; all pointers are valid for `n` elements, `bias` only with `SHIFT`. `x`
-/// may be `y`.
+/// The machine has the instruction set of `S`; all pointers are valid for `n` elements, `bias` only
+/// with `SHIFT`. `x` may be `y`.
 #[inline(always)]
 unsafe fn finish<S: Simd, const SHIFT: bool>(
     x: *const f32,
@@ -550,7 +556,8 @@ unsafe fn finish<S: Simd, const SHIFT: bool>(
 ) {
     /// Geometry: vectors per iteration of the loop.
     const VECTORS: usize = 4;
-    // SAFETY: each access is at an index below `n`, or masked to such; the caller promises valid pointers and `S`.
+    // SAFETY: each access is at an index below `n`, or masked to such; the caller promises valid
+    // pointers and `S`.
     unsafe {
         let (minus, factor) = (S::splat(minus), S::splat(factor));
         let mut at = 0;

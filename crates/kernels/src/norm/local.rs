@@ -1,4 +1,5 @@
-//! Local response normalization: divides each element by a power of the sum of squares over neighbouring channels.
+//! Local response normalization: divides each element by a power of the sum of squares over
+//! neighbouring channels.
 
 use crate::AxisDims;
 use crate::wide::{Slices, by_slices};
@@ -17,12 +18,12 @@ pub struct LocalResponse {
     pub bias: f32,
 }
 
-/// Normalizes `x` with dims `[batch, channels, inner]`: `y = x / (bias + alpha / size * squares)^beta`, where `squares`
-/// is the sum of squares over the `size` channels around an element's own; an even `size` has one more channel after it
-/// than before.
+/// Normalizes `x` with dims `[batch, channels, inner]`: `y = x / (bias + alpha / size *
+/// squares)^beta`, where `squares` is the sum of squares over the `size` channels around an
+/// element's own; an even `size` has one more channel after it than before.
 ///
-/// Computes the power by square roots for `beta` 0.5 and 0.75, and by exponential and logarithm for others but 1, which
-/// leaves a relative error of about `beta * |ln(base)|` ULP.
+/// Computes the power by square roots for `beta` 0.5 and 0.75, and by exponential and logarithm for
+/// others but 1, which leaves a relative error of about `beta * |ln(base)|` ULP.
 ///
 /// # Panics
 ///
@@ -104,8 +105,8 @@ impl<T: Number> Loop for Row<'_, T> {
         for (tile, y) in self.y.chunks_mut(TILE).enumerate() {
             let mut bases = [T::Real::ZERO; TILE];
             let bases = &mut bases[..y.len()];
-            // Summed anew for each channel. A running sum would save little, as windows are small, and subtracting
-            // squares from it would lose digits, or everything after an infinity.
+            // Summed anew for each channel. A running sum would save little, as windows are small,
+            // and subtracting squares from it would lose digits, or everything after an infinity.
             for x in self.x.chunks_exact(inner) {
                 for (sum, x) in bases.iter_mut().zip(&x[tile * TILE..]) {
                     let x = x.to_real();

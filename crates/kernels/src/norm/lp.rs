@@ -17,8 +17,8 @@ pub enum Norm {
     L2,
 }
 
-/// Divides by the norm along the middle axis of dims `[outer, axis, inner]`: `y = x / norm(x)`, or 0 where the norm is
-/// 0.
+/// Divides by the norm along the middle axis of dims `[outer, axis, inner]`: `y = x / norm(x)`, or
+/// 0 where the norm is 0.
 ///
 /// # Panics
 ///
@@ -59,7 +59,8 @@ fn divide<T: Arith>(
             }
         });
     }
-    // Pieces are groups of columns, whose rows are apart in the buffer: each row is borrowed by itself.
+    // Pieces are groups of columns, whose rows are apart in the buffer: each row is borrowed by
+    // itself.
     let per_outer = inner.div_ceil(COLUMNS);
     let pieces = outer * per_outer;
     let shared = Shared::new(y);
@@ -82,7 +83,8 @@ fn divide<T: Arith>(
     })
 }
 
-/// Returns the reciprocal of the norm, or 0 for norm 0. `total` is the sum of absolute values or of squares.
+/// Returns the reciprocal of the norm, or 0 for norm 0. `total` is the sum of absolute values or of
+/// squares.
 #[inline(always)]
 fn norm_factor<R: Math>(norm: Norm, total: f64) -> R {
     let norm = match norm {
@@ -148,7 +150,8 @@ impl<T: Number> Loop for Columns<'_, T> {
         let factors = totals.map(|total| norm_factor::<T::Real>(self.norm, total));
         for i in 0..self.axis {
             let at = self.first + i * self.inner;
-            // SAFETY: pieces are disjoint sets of columns, and one row of a piece is borrowed at a time.
+            // SAFETY: pieces are disjoint sets of columns, and one row of a piece is borrowed at a
+            // time.
             let y = unsafe { self.y.part(at, self.width) };
             for ((y, x), factor) in y.iter_mut().zip(&self.x[at..]).zip(&factors) {
                 *y = T::from_real(x.to_real().mul(*factor));

@@ -1,4 +1,5 @@
-//! Normalization of rows by their own statistics: layer, instance, group and root-mean-square normalization.
+//! Normalization of rows by their own statistics: layer, instance, group and root-mean-square
+//! normalization.
 
 use crate::reduce::{Sum, run};
 use crate::wide::{Slices, by_slices};
@@ -23,10 +24,12 @@ pub enum Affine<'a, R> {
     None,
     /// A scale, and perhaps a shift, for each element of a row (layer normalization).
     Elements(&'a [R], Option<&'a [R]>),
-    /// A scale and a shift for each row, used cyclically (instance normalization, where rows are channels).
+    /// A scale and a shift for each row, used cyclically (instance normalization, where rows are
+    /// channels).
     Rows(&'a [R], &'a [R]),
-    /// A scale and a shift for each group of so many adjacent elements: a channel, in group normalization. A row has
-    /// several groups, and the next row continues in the lists, cyclically.
+    /// A scale and a shift for each group of so many adjacent elements: a channel, in group
+    /// normalization. A row has several groups, and the next row continues in the lists,
+    /// cyclically.
     Groups(usize, &'a [R], &'a [R]),
 }
 
@@ -42,7 +45,8 @@ pub struct RowNormalization<'a, R> {
 
 /// Normalizes each row of `x`.
 ///
-/// `means` and `inverse_deviations` receive one value per row. The mean is 0 for [`Statistics::RootMeanSquare`].
+/// `means` and `inverse_deviations` receive one value per row. The mean is 0 for
+/// [`Statistics::RootMeanSquare`].
 ///
 /// # Panics
 ///
@@ -158,7 +162,8 @@ impl<R: Math> Loop for Row<'_, R> {
             Statistics::MeanVariance => run(Sum, x).to_f64() / n,
             Statistics::RootMeanSquare => 0.0,
         };
-        // Squares are taken around the mean: the difference of two large sums would lose all digits.
+        // Squares are taken around the mean: the difference of two large sums would lose all
+        // digits.
         let center = R::from_f64(mean);
         let mut block = [R::ZERO; 256];
         let mut squares = 0.0;

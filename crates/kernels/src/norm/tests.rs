@@ -96,7 +96,8 @@ fn check_local<T: Number>(tolerance: f64) {
     }
 }
 
-/// Normalizes over a window so much larger than the image that the sum of squares vanishes in the mean.
+/// Normalizes over a window so much larger than the image that the sum of squares vanishes in the
+/// mean.
 #[test]
 fn a_local_response_to_more_channels_than_there_are() {
     for &isa in Isa::available() {

@@ -23,7 +23,8 @@ pub fn scale_shift(
     scale_pixels(exec, 1, parameters, x, &y)
 }
 
-/// Parameters of each channel. `minus` and `scale` have elements for each image, `shift` only for each channel.
+/// Parameters of each channel. `minus` and `scale` have elements for each image, `shift` only for
+/// each channel.
 #[derive(Clone, Copy)]
 pub(super) struct Parameters<'a> {
     /// Added before scaling, by image and channel.
@@ -129,8 +130,8 @@ struct ChannelPointers {
 ///
 /// # Safety
 ///
-/// The machine has the instruction set of `S`; all lanes, with `MASKED` those of the mask, are readable, or writable
-/// for `y`.
+/// The machine has the instruction set of `S`; all lanes, with `MASKED` those of the mask, are
+/// readable, or writable for `y`.
 #[inline(always)]
 unsafe fn scale_vectors<S: Simd, const CENTERED: bool, const N: usize, const MASKED: bool>(
     x: *const f32,

@@ -1,5 +1,5 @@
-//! Local response normalization: neighbouring channels are adjacent in memory, so the sum over a window is a sum of
-//! loads that begin one float apart.
+//! Local response normalization: neighbouring channels are adjacent in memory, so the sum over a
+//! window is a sum of loads that begin one float apart.
 
 use std::ops::Range;
 
@@ -10,9 +10,9 @@ use sardonyx_simd::chunks::ranges;
 use sardonyx_simd::number::Math;
 use sardonyx_simd::{Body, Ended, Loop, Simd, check_isa, dispatch};
 
-/// Normalizes pixels: `y = x / (bias + alpha / size * squares)^beta`, where `squares` is the sum of squares over the
-/// `size` channels around an element's own. The results are bit-identical to those of
-/// [`norm::local_response_norm`](crate::norm::local_response_norm).
+/// Normalizes pixels: `y = x / (bias + alpha / size * squares)^beta`, where `squares` is the sum of
+/// squares over the `size` channels around an element's own. The results are bit-identical to those
+/// of [`norm::local_response_norm`](crate::norm::local_response_norm).
 ///
 /// # Panics
 ///
@@ -73,8 +73,8 @@ impl<const BETA: u8> Body for Power<'_, BETA> {
         for i in pixels {
             let (from, to) = (x.pixel(i), y.pixel(i));
             for c in (0..channels).step_by(S::LANES) {
-                // SAFETY: the caller promises the instruction set of `S`; all lanes read or written are channels of the
-                // pixel.
+                // SAFETY: the caller promises the instruction set of `S`; all lanes read or written
+                // are channels of the pixel.
                 unsafe {
                     let squares = sum_squares::<S>(from, channels, c, response.size);
                     let base = S::fma(squares, S::splat(factor), S::splat(response.bias));
@@ -109,7 +109,8 @@ impl<const BETA: u8> Body for Power<'_, BETA> {
 #[inline(always)]
 unsafe fn sum_squares<S: Simd>(x: *const f32, channels: usize, c: usize, size: usize) -> S::V {
     let (before, after) = ((size - 1) / 2, size / 2);
-    // SAFETY: loads are unmasked only where all lanes are channels; elsewhere lanes outside are masked.
+    // SAFETY: loads are unmasked only where all lanes are channels; elsewhere lanes outside are
+    // masked.
     unsafe {
         let mut sum = S::splat(0.0);
         if c >= before && c + S::LANES + after <= channels {

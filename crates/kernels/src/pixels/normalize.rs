@@ -10,7 +10,8 @@ use sardonyx_simd::{Ended, Exec};
 /// Parameters of [`group_norm`].
 #[derive(Clone, Copy, Debug)]
 pub struct GroupNorm<'a> {
-    /// Number of groups, each of equally many adjacent channels. One group per channel is instance normalization.
+    /// Number of groups, each of equally many adjacent channels. One group per channel is instance
+    /// normalization.
     pub groups: usize,
     pub epsilon: f64,
     /// Scale of each channel.
@@ -19,8 +20,8 @@ pub struct GroupNorm<'a> {
     pub shift: &'a [f32],
 }
 
-/// Normalizes pixels: `y = (x - mean) / sqrt(variance + epsilon) * scale[c] + shift[c]`, with mean and variance of the
-/// group of channels in one of `images` images.
+/// Normalizes pixels: `y = (x - mean) / sqrt(variance + epsilon) * scale[c] + shift[c]`, with mean
+/// and variance of the group of channels in one of `images` images.
 ///
 /// # Panics
 ///
@@ -50,7 +51,8 @@ pub fn group_norm(
             for (totals, minus) in totals.chunks_exact(group).zip(minus.chunks_exact_mut(group)) {
                 minus.fill(-(totals.iter().sum::<f64>() / elements) as f32);
             }
-            // Squares are taken around the mean: the difference of two large sums would lose all digits.
+            // Squares are taken around the mean: the difference of two large sums would lose all
+            // digits.
             fold_images(exec, Squares, images, &x, Some(minus), totals)?;
             for (i, totals) in totals.chunks_exact(group).enumerate() {
                 let variance = totals.iter().sum::<f64>() / elements;

@@ -5,8 +5,9 @@ use crate::copy::PickDims;
 use sardonyx_simd::chunks::ranges;
 use sardonyx_simd::{Ended, Exec};
 
-/// Selects pixels: pixel `[i, j, ..]` of `y` is pixel `[tables[0][i], tables[1][j], ..]` of `x`. The dims are images
-/// and spatial axes; `tables` holds the tables of all dims one after the other, with one index for each output.
+/// Selects pixels: pixel `[i, j, ..]` of `y` is pixel `[tables[0][i], tables[1][j], ..]` of `x`.
+/// The dims are images and spatial axes; `tables` holds the tables of all dims one after the other,
+/// with one index for each output.
 ///
 /// # Panics
 ///
@@ -41,7 +42,8 @@ pub fn pick(
                 (rest, stride, end) = (rest / out, stride * dim, end - out);
             }
             for (col, at) in columns.iter().enumerate() {
-                // SAFETY: each row of outputs is written by one thread, and one pixel is borrowed at a time.
+                // SAFETY: each row of outputs is written by one thread, and one pixel is borrowed
+                // at a time.
                 unsafe { y.row(row * last + col) }.copy_from_slice(x.row(from + at));
             }
         }

@@ -1,7 +1,7 @@
 //! Pooling: each output pixel combines the pixels of its window, all channels at a time.
 //!
-//! Large windows of maximum pooling that move by one along the last dim are combined in two steps: all rows of each
-//! column first, then the columns of each window.
+//! Large windows of maximum pooling that move by one along the last dim are combined in two steps:
+//! all rows of each column first, then the columns of each window.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -30,14 +30,15 @@ pub fn max_pool(
     y: PixelsMut<'_>,
 ) -> Result<(), Ended> {
     let last = window.input.len() - 1;
-    // Worth it for columns that four or more windows share; three rows of three columns gain nothing.
+    // Worth it for columns that four or more windows share; three rows of three columns gain
+    // nothing.
     let twice = window.kernel[last] > 3 && window.strides[last] == 1;
     let twice = twice && window.taps() > window.kernel[last];
     pool_images::<Maximum, false>(exec, images, Pooling { window, divisor: None, twice }, &x, &y)
 }
 
-/// Computes the average of each window of each channel, for `images` images. Windows and divisors are those of
-/// [`average_pool`](crate::pooling::average_pool).
+/// Computes the average of each window of each channel, for `images` images. Windows and divisors
+/// are those of [`average_pool`](crate::pooling::average_pool).
 ///
 /// # Panics
 ///
@@ -139,8 +140,8 @@ impl<F: VectorFold, const AVERAGE: bool> Body for PoolRows<'_, F, AVERAGE> {
                         taps: 1,
                     };
                     let to = columns.as_mut_ptr().wrapping_add(column * column_pitch);
-                    // SAFETY: each column of each row is a pixel of the input, and the buffer has room for one pixel
-                    // per column.
+                    // SAFETY: each column of each row is a pixel of the input, and the buffer has
+                    // room for one pixel per column.
                     unsafe {
                         over_channels!(S, channels, |c, mask| fold::<F, AVERAGE>(
                             &from, c, 1.0, to, mask
@@ -163,7 +164,8 @@ impl<F: VectorFold, const AVERAGE: bool> Body for PoolRows<'_, F, AVERAGE> {
                 let from =
                     WindowPixels { x, pitch, starts, step: dilation * pitch, taps: inside.len() };
                 let to = y.pixel(row * width + o);
-                // SAFETY: the taps inside are pixels of the input or of the buffer; the output has as many channels.
+                // SAFETY: the taps inside are pixels of the input or of the buffer; the output has
+                // as many channels.
                 unsafe {
                     over_channels!(S, channels, |c, mask| fold::<F, AVERAGE>(
                         &from, c, divisor, to, mask
@@ -195,8 +197,8 @@ const CHAIN: usize = 128;
 ///
 /// # Safety
 ///
-/// The machine has the instruction set of `S`; all lanes, with `MASKED` those of the mask, are readable in all pixels
-/// of the window and writable in `to`.
+/// The machine has the instruction set of `S`; all lanes, with `MASKED` those of the mask, are
+/// readable in all pixels of the window and writable in `to`.
 #[inline(always)]
 unsafe fn fold<S: Simd, F: VectorFold, const AVERAGE: bool, const N: usize, const MASKED: bool>(
     from: &WindowPixels<'_>,

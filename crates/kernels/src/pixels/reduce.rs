@@ -1,7 +1,7 @@
 //! Reductions of all pixels of an image to one value per channel.
 //!
-//! Pixels are cut into segments, independently of the number of threads. The results of the segments are combined in
-//! f64.
+//! Pixels are cut into segments, independently of the number of threads. The results of the
+//! segments are combined in f64.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -68,8 +68,8 @@ const BAND: usize = 32;
 /// Work: channels of a piece, in which one thread folds all pixels of a segment.
 const CHANNELS: usize = 256;
 
-/// Folds all pixels of each image to `totals`, which has an element for each image and channel. `minus`, which has as
-/// many, is added to each element first.
+/// Folds all pixels of each image to `totals`, which has an element for each image and channel.
+/// `minus`, which has as many, is added to each element first.
 pub(super) fn fold_images<F: VectorFold>(
     exec: &Exec<'_>,
     fold: F,
@@ -141,7 +141,8 @@ impl<F: VectorFold> Body for Segment<'_, F> {
         for first in pixels.clone().step_by(BAND) {
             let count = BAND.min(pixels.end - first);
             let x = x.pixel(first).wrapping_add(low);
-            // SAFETY: the channels of the pixels are readable, and `minus` and `to` have one element for each.
+            // SAFETY: the channels of the pixels are readable, and `minus` and `to` have one
+            // element for each.
             unsafe {
                 match minus {
                     Some(minus) => {
@@ -174,8 +175,8 @@ impl<F: VectorFold> Body for Segment<'_, F> {
 ///
 /// # Safety
 ///
-/// The machine has the instruction set of `S`; all lanes, with `MASKED` those of the mask, are readable in all pixels,
-/// and readable and writable in `to`.
+/// The machine has the instruction set of `S`; all lanes, with `MASKED` those of the mask, are
+/// readable in all pixels, and readable and writable in `to`.
 #[inline(always)]
 unsafe fn fold_plain<S: Simd, F: VectorFold, const N: usize, const MASKED: bool>(
     x: *const f32,
@@ -256,7 +257,8 @@ unsafe fn fold_band<
 ///
 /// # Safety
 ///
-/// The machine has the instruction set of `S`; all lanes, with `MASKED` those of the mask, are readable.
+/// The machine has the instruction set of `S`; all lanes, with `MASKED` those of the mask, are
+/// readable.
 #[inline(always)]
 unsafe fn fold_pixel<
     S: Simd,

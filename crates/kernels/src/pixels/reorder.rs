@@ -8,8 +8,8 @@ use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 
-/// Cache: pixels whose blocks are transposed one after the other, so that cache lines of the output are complete before
-/// they are evicted.
+/// Cache: pixels whose blocks are transposed one after the other, so that cache lines of the output
+/// are complete before they are evicted.
 const BAND: usize = 64;
 
 /// Choice: most rows or columns of a block for which single elements are faster than vectors.
@@ -75,14 +75,15 @@ fn transpose_bands(
     ranges(pool, images * per_image, 2 * channels * BAND.min(pixels), |pieces| {
         for piece in pieces {
             let (image, first) = (piece / per_image, piece % per_image * BAND);
-            // SAFETY: `check_isa` checked the instruction set. The callers have checked that all channels of all pixels
-            // are inside both buffers; bands are disjoint.
+            // SAFETY: `check_isa` checked the instruction set. The callers have checked that all
+            // channels of all pixels are inside both buffers; bands are disjoint.
             unsafe { dispatch(isa, block(image, first..pixels.min(first + BAND))) }
         }
     })
 }
 
-/// Body that transposes a block: `to[j * to_stride + i] = from[i * from_stride + j]` for `i < rows` and `j < columns`.
+/// Body that transposes a block: `to[j * to_stride + i] = from[i * from_stride + j]` for `i < rows`
+/// and `j < columns`.
 struct Block {
     from: *const f32,
     from_stride: usize,
@@ -101,8 +102,8 @@ impl Body for Block {
         for i in (0..rows).step_by(S::LANES) {
             for j in (0..columns).step_by(S::LANES) {
                 let (n, m) = (S::LANES.min(rows - i), S::LANES.min(columns - j));
-                // SAFETY: the caller promises the instruction set of `S` and valid elements below `rows` and `columns`;
-                // all other accesses are inside the arrays.
+                // SAFETY: the caller promises the instruction set of `S` and valid elements below
+                // `rows` and `columns`; all other accesses are inside the arrays.
                 unsafe {
                     let from = from.add(i * from_stride + j);
                     let to = to.add(j * to_stride + i);

@@ -1,4 +1,5 @@
-//! Softmax and layer normalization along the channels of each pixel, by loops over rows with a pitch.
+//! Softmax and layer normalization along the channels of each pixel, by loops over rows with a
+//! pitch.
 
 use super::{Pixels, PixelsMut, check_alike};
 use crate::RowDims;
@@ -35,8 +36,8 @@ pub fn softmax(
     })
 }
 
-/// Normalizes the channels of each pixel: `y = (x - mean(x)) / sqrt(variance(x) + epsilon) * scale + bias`, in place
-/// without `x`.
+/// Normalizes the channels of each pixel: `y = (x - mean(x)) / sqrt(variance(x) + epsilon) *
+/// scale + bias`, in place without `x`.
 ///
 /// # Panics
 ///
@@ -76,8 +77,8 @@ pub fn layer_norm(
             means: None,
             inverses: None,
         };
-        // SAFETY: `check_isa` checked the instruction set; each pixel belongs to one thread, and all its channels are
-        // valid.
+        // SAFETY: `check_isa` checked the instruction set; each pixel belongs to one thread, and
+        // all its channels are valid.
         unsafe { dispatch(isa, rows) }
     })
 }

@@ -48,7 +48,8 @@ impl Body for Shuffled<'_> {
         let width = x.channels / groups;
         for pixel in pixels {
             let (from, to) = (x.pixel(pixel), y.pixel(pixel));
-            // SAFETY: each pixel belongs to one thread; both views have `groups` times `width` channels.
+            // SAFETY: each pixel belongs to one thread; both views have `groups` times `width`
+            // channels.
             unsafe {
                 match groups {
                     2 => interleave::<2>(from, width, to, width),

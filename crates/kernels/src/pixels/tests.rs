@@ -57,8 +57,8 @@ fn bits(x: &[f32]) -> Vec<u32> {
     x.iter().map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() }).collect()
 }
 
-/// Runs a kernel of pixels on rows, with several pitches and numbers of threads, and checks that these do not change
-/// the result.
+/// Runs a kernel of pixels on rows, with several pitches and numbers of threads, and checks that
+/// these do not change the result.
 fn run_on_pixels(
     isa: Isa,
     x: &[f32],

@@ -4,19 +4,20 @@ use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::{Arith, Number};
 use sardonyx_simd::{Ended, Exec};
 
-/// Cache: elements that are cleared at a time, shortly before gradients are added to them: neighbouring windows have
-/// neighbouring maxima.
+/// Cache: elements that are cleared at a time, shortly before gradients are added to them:
+/// neighbouring windows have neighbouring maxima.
 const CLEARED: usize = 4096;
 
-/// Adds each gradient of `dy` to the element of `dx` at its place; other elements become 0. `dx` has rows of `size`
-/// elements, and `dy` and `places` have equally many elements for each row. A place counts elements from the row or
-/// from any multiple of `size` elements before it: [`max_pool_with_indices`](super::max_pool_with_indices) counts those
-/// of all planes. Sums are in the order of `places`.
+/// Adds each gradient of `dy` to the element of `dx` at its place; other elements become 0. `dx`
+/// has rows of `size` elements, and `dy` and `places` have equally many elements for each row. A
+/// place counts elements from the row or from any multiple of `size` elements before it:
+/// [`max_pool_with_indices`](super::max_pool_with_indices) counts those of all planes. Sums are in
+/// the order of `places`.
 ///
 /// # Panics
 ///
-/// If `size` is 0, `dx` is not a whole number of rows, or `places` and `dy` differ in length or cannot be divided
-/// evenly between the rows.
+/// If `size` is 0, `dx` is not a whole number of rows, or `places` and `dy` differ in length or
+/// cannot be divided evenly between the rows.
 pub fn max_pool_gradient<T: Number>(
     exec: &Exec<'_>,
     size: usize,

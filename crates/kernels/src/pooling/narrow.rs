@@ -1,7 +1,8 @@
-//! Pooling of planes whose rows do not fill vectors: the lanes of a vector are neighbouring planes instead.
+//! Pooling of planes whose rows do not fill vectors: the lanes of a vector are neighbouring planes
+//! instead.
 //!
-//! Planes are transposed in blocks. Elements are folded in the order of [`PooledRows`], so that results have the same
-//! bits.
+//! Planes are transposed in blocks. Elements are folded in the order of [`PooledRows`], so that
+//! results have the same bits.
 //!
 //! [`PooledRows`]: super::PooledRows
 
@@ -15,7 +16,8 @@ use sardonyx_simd::number::Number;
 const PLANES: usize = 16;
 /// Choice: most outputs of a narrow row.
 const MOST_OUTPUTS: usize = 8;
-/// Choice: most outputs of a narrow row with a stride, whose columns other loops would distribute to phases.
+/// Choice: most outputs of a narrow row with a stride, whose columns other loops would distribute
+/// to phases.
 const MOST_STRIDED: usize = 32;
 /// Cache: most elements of a plane, so that a block of planes stays in a second-level cache.
 const MOST_ELEMENTS: usize = 8192;
@@ -35,7 +37,8 @@ pub(super) fn suits(window: &Window<'_>, planes: usize) -> bool {
         && (1..=MOST_ELEMENTS).contains(&elements)
 }
 
-/// Returns the numbers of elements of scratch memory for a block of planes, and for the folded rows of an output row.
+/// Returns the numbers of elements of scratch memory for a block of planes, and for the folded rows
+/// of an output row.
 pub(super) fn memory_of(window: &Window<'_>) -> [usize; 2] {
     let width = window.input[window.input.len() - 1];
     [window.input.iter().product::<usize>() * PLANES, width * PLANES]

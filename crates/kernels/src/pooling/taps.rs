@@ -10,8 +10,8 @@ pub(crate) fn positions_inside(window: &Window<'_>, d: usize, o: usize) -> Range
     positions_between(window, d, o, window.pads_begin[d], window.pads_begin[d] + window.input[d])
 }
 
-/// Returns the kernel positions along dim `d` at `low..high`, counted from the start of the padding, for output
-/// coordinate `o`.
+/// Returns the kernel positions along dim `d` at `low..high`, counted from the start of the
+/// padding, for output coordinate `o`.
 #[inline(always)]
 fn positions_between(
     window: &Window<'_>,
@@ -38,7 +38,8 @@ pub(crate) fn count(window: &Window<'_>, d: usize, o: usize, divisor: Divisor) -
     }
 }
 
-/// Returns the outputs in `0..width` along the last dim for which kernel position `k` is inside the input.
+/// Returns the outputs in `0..width` along the last dim for which kernel position `k` is inside the
+/// input.
 #[inline(always)]
 pub(super) fn outputs(window: &Window<'_>, k: usize, width: usize) -> Range<usize> {
     let last = window.input.len() - 1;
@@ -49,7 +50,8 @@ pub(super) fn outputs(window: &Window<'_>, k: usize, width: usize) -> Range<usiz
     first..beyond.max(first)
 }
 
-/// Limit: most spatial dims before the last. Real models have at most two; the lists are computed for every output row.
+/// Limit: most spatial dims before the last. Real models have at most two; the lists are computed
+/// for every output row.
 const OUTER: usize = 8;
 
 /// Input rows that an output row reads: an iterator that borrows the geometry in each step.

@@ -212,7 +212,8 @@ fn close(found: f64, expected: f64, tolerance: f64) {
     );
 }
 
-/// Compares pooling of many planes, where narrow ones are pooled side by side, with pooling of a few.
+/// Compares pooling of many planes, where narrow ones are pooled side by side, with pooling of a
+/// few.
 #[test]
 fn planes_side_by_side_give_the_same_bits() {
     let planes = 37;

@@ -43,9 +43,9 @@ impl State {
         numbers.fill_with(|| self.number());
     }
 
-    /// Fills `numbers` with uniform points within the unit circle, two coordinates each. The polar method turns each
-    /// into two normal numbers: Marsaglia and Bray, "A convenient method for generating normal variables", 1964. The
-    /// coordinate drawn second comes first, as in numpy.
+    /// Fills `numbers` with uniform points within the unit circle, two coordinates each. The polar
+    /// method turns each into two normal numbers: Marsaglia and Bray, "A convenient method for
+    /// generating normal variables", 1964. The coordinate drawn second comes first, as in numpy.
     pub(super) fn points(&mut self, numbers: &mut [f64]) {
         for point in numbers.chunks_exact_mut(2) {
             loop {

@@ -4,7 +4,8 @@
 use sardonyx_simd::number::Number;
 use sardonyx_simd::{Level, Loop};
 
-/// Geometry: blocks that are computed side by side, so that loops over them compile to vector instructions.
+/// Geometry: blocks that are computed side by side, so that loops over them compile to vector
+/// instructions.
 const LANES: usize = 8;
 /// Geometry: numbers that are drawn together: so many of one word each, or half as many of two.
 pub(super) const GROUP: usize = 4 * LANES;
@@ -18,15 +19,15 @@ pub struct Philox {
 }
 
 impl Philox {
-    /// Creates one of the 2^128 streams of a seed. All streams of a seed differ, as the cipher that derives them
-    /// permutes 128 bits.
+    /// Creates one of the 2^128 streams of a seed. All streams of a seed differ, as the cipher that
+    /// derives them permutes 128 bits.
     pub fn new(seed: u64, stream: [u32; 4]) -> Philox {
         let found = encrypt(stream.map(|word| [word; LANES]), halves(seed)).map(|words| words[0]);
         Philox { key: [found[0], found[1]], stream: [found[2], found[3]] }
     }
 
-    /// Fills `numbers` with numbers uniform in `0..1`, 1 excluded, of `bits` bits, 1 to 53, from position `first` on, a
-    /// multiple of [`GROUP`].
+    /// Fills `numbers` with numbers uniform in `0..1`, 1 excluded, of `bits` bits, 1 to 53, from
+    /// position `first` on, a multiple of [`GROUP`].
     pub(super) fn uniform(&self, level: Level, first: usize, bits: u32, numbers: &mut [f64]) {
         f64::run(level, Draw { philox: self, first, bits, numbers });
     }
@@ -59,7 +60,8 @@ impl Loop for Draw<'_> {
         let Draw { philox, first, bits, numbers } = self;
         let unit = (0.5f64).powi(bits as i32);
         let mut group = [0.0; GROUP];
-        // Words are converted as signed ones, for which all instruction sets have vector instructions.
+        // Words are converted as signed ones, for which all instruction sets have vector
+        // instructions.
         if bits < 32 {
             let mut block = (first / GROUP * LANES) as u64;
             for numbers in numbers.chunks_mut(GROUP) {

@@ -61,8 +61,8 @@ impl<T: RecurrentElement> Row<'_, T> {
         T::run(self.level, Scale { out: product, by: &gates[self.hidden..] });
     }
 
-    /// Computes the candidate, to which the state's product has been added, and the new state, between it and the old
-    /// one.
+    /// Computes the candidate, to which the state's product has been added, and the new state,
+    /// between it and the old one.
     pub(super) fn finish_candidate(&mut self, function: Gate, clip: T) {
         let level = self.level;
         let (gates, candidate) = self.gates.split_at_mut(2 * self.hidden);
@@ -176,7 +176,8 @@ impl<T: Math> Loop for ScaledTanh<'_, T> {
     }
 }
 
-/// Loop that adds the input's product and, through a peephole, the weighted cell to `out`, then clips.
+/// Loop that adds the input's product and, through a peephole, the weighted cell to `out`, then
+/// clips.
 struct Sum<'a, T> {
     out: &'a mut [T],
     x: &'a [T],

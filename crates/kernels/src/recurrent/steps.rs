@@ -1,4 +1,5 @@
-//! Steps of a group of sequences: products with the weights of the state, then functions of gates, row by row.
+//! Steps of a group of sequences: products with the weights of the state, then functions of gates,
+//! row by row.
 
 use std::ops::Range;
 
@@ -22,8 +23,8 @@ pub(super) struct Group<'a, 'w, T: RecurrentElement> {
     pub(super) pass: &'a SharedPass<'a, 'w, T>,
     /// Strides in rows of the pass's input.
     pub(super) rows: Strides,
-    /// Number of steps whose input is multiplied at once. If fewer than all, the group does so itself, and has all
-    /// sequences.
+    /// Number of steps whose input is multiplied at once. If fewer than all, the group does so
+    /// itself, and has all sequences.
     pub(super) at_once: usize,
     pub(super) outputs: Option<&'a SharedOutputs<'a, T>>,
     /// Index of the pass.
@@ -68,7 +69,8 @@ impl<'a, T: RecurrentElement> Group<'a, '_, T> {
             if longest.is_none_or(|longest| longest <= step) {
                 Pool::check_ended()?;
                 for sequence in self.own.clone() {
-                    // SAFETY: no other group has these sequences, and the slice ends before the next begins.
+                    // SAFETY: no other group has these sequences, and the slice ends before the
+                    // next begins.
                     if let Some(y) = unsafe { self.output(step, sequence) } {
                         y.fill(T::ZERO);
                     }
@@ -88,7 +90,8 @@ impl<'a, T: RecurrentElement> Group<'a, '_, T> {
         Ok(())
     }
 
-    /// Returns the steps from `step` on, in the direction of the pass, whose input is multiplied at once.
+    /// Returns the steps from `step` on, in the direction of the pass, whose input is multiplied at
+    /// once.
     fn choose_steps(&self, step: usize) -> Range<usize> {
         if self.pass.backwards {
             (step + 1).saturating_sub(self.at_once)..step + 1
@@ -107,8 +110,8 @@ impl<'a, T: RecurrentElement> Group<'a, '_, T> {
         T::product(self.exec, x, self.pass.weights, self.pass.bias, product)
     }
 
-    /// Returns the row of the input's product for one step of a sequence, or `None` if the sequence rests. The product
-    /// begins with step `first`.
+    /// Returns the row of the input's product for one step of a sequence, or `None` if the sequence
+    /// rests. The product begins with step `first`.
     fn input(&self, first: usize, step: usize, sequence: usize) -> Option<&[T]> {
         let width = self.pass.layer.cell.gates() * self.sequences.hidden;
         let start = ((step - first) * self.rows[0] + sequence * self.rows[1]) * width;
@@ -125,7 +128,8 @@ impl<'a, T: RecurrentElement> Group<'a, '_, T> {
     unsafe fn output(&self, step: usize, sequence: usize) -> Option<&'a mut [T]> {
         let SharedOutputs { y, strides, pass_stride } = self.outputs?;
         let start = self.index * pass_stride + step * strides[0] + sequence * strides[1];
-        // SAFETY: `recur` checked that rows do not overlap; the caller promises that no other slice of this row lives.
+        // SAFETY: `recur` checked that rows do not overlap; the caller promises that no other slice
+        // of this row lives.
         Some(unsafe { y.part(start, self.sequences.hidden) })
     }
 }
@@ -189,8 +193,8 @@ impl<T: RecurrentElement> GroupStep<'_, '_, T> {
         }
     }
 
-    /// Calls `body`, which computes the new state, for each sequence that does not rest, and copies the states to the
-    /// outputs.
+    /// Calls `body`, which computes the new state, for each sequence that does not rest, and copies
+    /// the states to the outputs.
     fn end_rows(
         &self,
         gates: &mut [T],
@@ -213,8 +217,8 @@ impl<T: RecurrentElement> GroupStep<'_, '_, T> {
         })
     }
 
-    /// Calls `body` with the index of each sequence and its row, or `None` if the sequence rests. `other` has a row for
-    /// each sequence or is empty.
+    /// Calls `body` with the index of each sequence and its row, or `None` if the sequence rests.
+    /// `other` has a row for each sequence or is empty.
     fn each_row(
         &self,
         gates: &mut [T],

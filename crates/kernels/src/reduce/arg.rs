@@ -22,9 +22,9 @@ pub enum Ties {
     Last,
 }
 
-/// Finds the position of the maximum or minimum along the middle axis of `x`, with dims `[outer, axis, inner]`. `out`
-/// has dims `[outer, inner]`. NaN is both greater and less than all numbers; of several, the first or the last is
-/// found, as for other ties.
+/// Finds the position of the maximum or minimum along the middle axis of `x`, with dims `[outer,
+/// axis, inner]`. `out` has dims `[outer, inner]`. NaN is both greater and less than all numbers;
+/// of several, the first or the last is found, as for other ties.
 ///
 /// # Panics
 ///

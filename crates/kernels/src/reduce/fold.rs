@@ -17,7 +17,10 @@ pub(crate) trait Fold: Copy + Sync {
 }
 
 macro_rules! folds {
-    ($($name:ident, $is_exact:literal: $start:expr, |$sum:ident, $x:ident| $step:expr, |$a:ident, $b:ident| $join:expr;)*) => { $(
+    ($(
+        $name:ident, $is_exact:literal: $start:expr,
+        |$sum:ident, $x:ident| $step:expr, |$a:ident, $b:ident| $join:expr;
+    )*) => { $(
         #[derive(Clone, Copy)]
         pub(crate) struct $name;
         impl Fold for $name {
@@ -41,7 +44,8 @@ folds! {
     Least, true: W::HIGHEST, |sum, x| Arith::min(sum, x), |a, b| Arith::min(a, b);
 }
 
-/// Sums: parallel accumulators: two registers of f32 in AVX-512, four in AVX2, which hides the latency of an addition.
+/// Sums: parallel accumulators: two registers of f32 in AVX-512, four in AVX2, which hides the
+/// latency of an addition.
 const LANES: usize = 32;
 /// Sums: elements that enter the accumulators before these are added to the total.
 const BLOCK: usize = 32 * LANES;
@@ -50,8 +54,8 @@ const COLUMNS: usize = 128;
 /// Sums: rows that enter the accumulators before these are added to the totals.
 const ROWS: usize = 32;
 
-/// Parallel accumulators, aligned to a cache line: they stay in memory, and an AVX-512 access across two lines takes
-/// 1.5 times as long.
+/// Parallel accumulators, aligned to a cache line: they stay in memory, and an AVX-512 access
+/// across two lines takes 1.5 times as long.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Lanes<W>([W; LANES]);
@@ -74,8 +78,8 @@ pub(crate) fn run_block<T: Number, F: Fold>(fold: F, x: &[T]) -> T::Wide {
     if !groups.is_empty() {
         let Lanes(lanes) = &mut Lanes([sum; LANES]);
         for group in groups {
-            // A length unknown to the compiler keeps this a loop, which is vectorized for all folds. Unrolled, only
-            // additions would be.
+            // A length unknown to the compiler keeps this a loop, which is vectorized for all
+            // folds. Unrolled, only additions would be.
             let count = std::hint::black_box(LANES).min(LANES);
             for (lane, x) in lanes[..count].iter_mut().zip(group) {
                 *lane = fold.step(*lane, x.widen());
@@ -90,8 +94,8 @@ pub(crate) fn run_block<T: Number, F: Fold>(fold: F, x: &[T]) -> T::Wide {
     sum
 }
 
-/// Folds groups of eight elements into `sum`, side by side, and returns the elements after the last group. A serial
-/// fold would wait for each result.
+/// Folds groups of eight elements into `sum`, side by side, and returns the elements after the last
+/// group. A serial fold would wait for each result.
 #[inline(always)]
 fn fold_eights<'a, T: Number, F: Fold>(fold: F, sum: &mut T::Wide, x: &'a [T]) -> &'a [T] {
     let (groups, rest) = x.as_chunks::<8>();
@@ -114,8 +118,8 @@ fn fold_eights<'a, T: Number, F: Fold>(fold: F, sum: &mut T::Wide, x: &'a [T]) -
 fn join_lanes<W: Arith, F: Fold>(fold: F, lanes: &[W; LANES]) -> W {
     /// Sums: accumulators that are left after two halvings.
     const LEFT: usize = LANES / 4;
-    // The compiler joins vectors that are stored, so two halvings end in memory. All five in registers compile to moves
-    // of single lanes.
+    // The compiler joins vectors that are stored, so two halvings end in memory. All five in
+    // registers compile to moves of single lanes.
     let left: [W; LEFT] = std::hint::black_box(std::array::from_fn(|i| {
         let half = |i: usize| fold.join(lanes[i], lanes[i + 2 * LEFT]);
         fold.join(half(i), half(i + LEFT))
@@ -151,8 +155,8 @@ impl Finish {
         }
     }
 
-    /// Computes the results from many totals. Not inlined, so that it is compiled once for each type rather than for
-    /// each fold.
+    /// Computes the results from many totals. Not inlined, so that it is compiled once for each
+    /// type rather than for each fold.
     #[inline(never)]
     fn apply_to_all<T: Number>(self, totals: &[<T::Wide as Arith>::Total], out: &mut [T]) {
         for (out, total) in out.iter_mut().zip(totals) {

@@ -25,7 +25,8 @@ pub struct Finish {
     pub transform: PostTransform,
     /// Whether a row has one value, the score of the second of two classes.
     pub is_binary: bool,
-    /// Largest number of the type of scores: start of a minimum, and negated the start of a maximum.
+    /// Largest number of the type of scores: start of a minimum, and negated the start of a
+    /// maximum.
     pub greatest: f64,
 }
 

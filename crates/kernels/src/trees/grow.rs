@@ -118,16 +118,17 @@ enum Swapped {
     Yes,
 }
 
-/// Returns the key that a feature's key is compared with, and the comparison for which the second child is next if it
-/// holds.
+/// Returns the key that a feature's key is compared with, and the comparison for which the second
+/// child is next if it holds.
 fn make_check<K: Key>(
     split: &Split,
     ensemble: &Ensemble,
     sets: &mut Vec<Vec<K>>,
 ) -> (K, Check, Swapped) {
     let threshold = split.threshold;
-    // No number compares with NaN: only the least key, that of missing features in the second plane, is below `NEVER`,
-    // and all keys but the greatest, that of missing features in the first plane, are below `MISSING`.
+    // No number compares with NaN: only the least key, that of missing features in the second
+    // plane, is below `NEVER`, and all keys but the greatest, that of missing features in the first
+    // plane, are below `MISSING`.
     let unless_nan = |key: K, other: K| if threshold.is_nan() { other } else { key };
     let (key, above) = (K::from_number(threshold), K::from_number(threshold).successor());
     match split.test {
@@ -147,8 +148,8 @@ fn make_check<K: Key>(
     }
 }
 
-/// Returns the plane of keys that the node reads: 0, where missing features have the greatest key, or 1, where they
-/// have the least.
+/// Returns the plane of keys that the node reads: 0, where missing features have the greatest key,
+/// or 1, where they have the least.
 fn plane(split: &Split) -> usize {
     // A check with the least key always holds, so that the second child is next.
     let is_swapped = matches!(split.test, Test::GreaterOrEqual | Test::Greater | Test::NotEqual);

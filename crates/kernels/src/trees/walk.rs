@@ -8,7 +8,8 @@ pub(super) const LANES: usize = 8;
 /// Geometry: steps between two tests whether all walks have ended.
 const STEPS: u32 = 4;
 
-/// Choice: most rows of an incomplete group that are walked one by one, through eight trees together.
+/// Choice: most rows of an incomplete group that are walked one by one, through eight trees
+/// together.
 const FEW: usize = 3;
 
 /// Integer with the order of floats.
@@ -80,8 +81,8 @@ pub(super) struct Node<K> {
     pub(super) key: K,
     /// Offset in a group's keys of those of its feature, for eight rows.
     pub(super) slot: u32,
-    /// Index of the node that follows if the check fails; the one that follows if it holds is adjacent. A leaf has its
-    /// own index.
+    /// Index of the node that follows if the check fails; the one that follows if it holds is
+    /// adjacent. A leaf has its own index.
     pub(super) child: u32,
 }
 
@@ -108,8 +109,8 @@ pub(super) struct Tree {
     pub(super) is_plain: bool,
 }
 
-/// Trees that are walked by keys. Each node's `child` is a valid index, and so is the next one unless the node is a
-/// leaf; each `slot` is below `LANES * slots`.
+/// Trees that are walked by keys. Each node's `child` is a valid index, and so is the next one
+/// unless the node is a leaf; each `slot` is below `LANES * slots`.
 #[derive(Debug)]
 pub(super) struct Forest<K> {
     pub(super) nodes: Vec<Node<K>>,
@@ -227,7 +228,8 @@ impl<K: Key> Forest<K> {
         }
     }
 
-    /// Walks through plain trees from eight nodes to leaves: with the keys of eight rows, or with those of one row.
+    /// Walks through plain trees from eight nodes to leaves: with the keys of eight rows, or with
+    /// those of one row.
     #[inline(always)]
     fn walk<const ROWS: bool>(&self, keys: &[K], mut at: [u32; LANES], depth: u32) -> [u32; LANES] {
         let least = if ROWS { LANES * self.slots } else { LANES * (self.slots - 1) + 1 };
@@ -236,8 +238,8 @@ impl<K: Key> Forest<K> {
         while left > 0 {
             for _ in 0..left.min(STEPS) {
                 for (lane, at) in at.iter_mut().enumerate() {
-                    // SAFETY: roots are valid indices, and so are children; slots are below `LANES * slots`, in steps
-                    // of `LANES`, and `keys` is long enough.
+                    // SAFETY: roots are valid indices, and so are children; slots are below
+                    // `LANES * slots`, in steps of `LANES`, and `keys` is long enough.
                     let (node, key) = unsafe {
                         let node = self.nodes.get_unchecked(*at as usize);
                         let lane = if ROWS { lane } else { 0 };

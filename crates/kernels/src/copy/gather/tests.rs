@@ -1,4 +1,5 @@
-//! Checks look-ups and updates on tables small enough to check by eye, and on one large enough for threads.
+//! Checks look-ups and updates on tables small enough to check by eye, and on one large enough for
+//! threads.
 
 use super::Indices::{Long, Short};
 use super::*;

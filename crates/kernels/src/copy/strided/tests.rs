@@ -149,8 +149,8 @@ fn reads_outside_are_refused() {
 #[test]
 fn copies_between_strides_reach_their_places_and_no_others() {
     let x = numbers(500);
-    // Transposed block into the middle of a larger one, repeated row, reversed row, nothing, scalar, and a large
-    // transposition.
+    // Transposed block into the middle of a larger one, repeated row, reversed row, nothing,
+    // scalar, and a large transposition.
     let cases: [(&[usize], usize, &[isize], usize, &[usize], usize); 6] = [
         (&[3, 4, 5], 7, &[5, 15, 1], 10, &[40, 10, 1], 200),
         (&[4, 6], 2, &[0, 1], 3, &[9, 1], 60),

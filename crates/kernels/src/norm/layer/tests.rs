@@ -27,8 +27,8 @@ struct Found<T> {
     inverses: Vec<f32>,
 }
 
-/// Normalizes by the definition, one element after the other, in f64. The sum with the residual is rounded to the
-/// element type, as in the kernel.
+/// Normalizes by the definition, one element after the other, in f64. The sum with the residual is
+/// rounded to the element type, as in the kernel.
 fn naive<T: Number>(
     case: Case,
     width: usize,
@@ -124,8 +124,8 @@ fn cases() -> impl Iterator<Item = Case> {
     })
 }
 
-/// Compares results with the definition, up to `factor` units in the last place of the largest term; `eps` is that of
-/// the type computed in.
+/// Compares results with the definition, up to `factor` units in the last place of the largest
+/// term; `eps` is that of the type computed in.
 fn check<T: RowNorm>(eps: f64, factor: f64) {
     let pool = Pool::new(2);
     for &isa in Isa::available() {
