@@ -197,7 +197,8 @@ pub const SESSION_OPTIONS: [OptionInfo; 16] = [
     option(
         OPTIMIZED_MODEL,
         OptionDefault::Text(""),
-        "Path to which the simplified model is written, at its own operator set versions. Results of the model change by rounding.",
+        "Path to which the simplified model is written, at its own operator set versions. \
+         Results of the model change by rounding.",
     ),
     option(
         "use_deterministic_compute",
