@@ -1,7 +1,7 @@
 //! Discrete Fourier transforms of any length.
 //!
 //! All types are computed in double precision and rounded once. Lengths whose prime factors are at
-//! most [`LARGEST_RADIX`] go through the stages of Stockham's form of the algorithm of Cooley and
+//! most `LARGEST_RADIX` go through the stages of Stockham's form of the algorithm of Cooley and
 //! Tukey ("An Algorithm for the Machine Calculation of Complex Fourier Series", 1965), which needs
 //! no reordering. Other lengths become a convolution with a chirp, computed by transforms of a
 //! power of two (Bluestein, "A Linear Filtering Approach to the Computation of Discrete Fourier

@@ -3,7 +3,7 @@
 //! Folds the rows of a window before its columns, for all outputs of a row at once, with neutral
 //! elements in place of padding. So the time grows with the number of rows and columns of a window,
 //! not with its elements, and no loop tests for borders. Positions of maxima are found tap by tap
-//! instead, and planes of [`narrow`] rows are folded side by side.
+//! instead, and planes of `narrow` rows are folded side by side.
 
 #[cfg(feature = "training")]
 pub(crate) mod gradient;
