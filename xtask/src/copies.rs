@@ -12,13 +12,13 @@
 //!
 //! - Instances of `simd::dispatch::avx2`, `avx512` and `neon`. The generic argument, a loop or a
 //!   body, gives the family.
-//! - Instances of `apart` or `separate`, which `Simd::call` runs. The generic argument gives the
+//! - Instances of `separate`, which `Simd::call` runs. The generic argument gives the
 //!   family.
 //! - Functions in modules called `portable`, `neon`, `avx2` or `avx512`, and in those of
 //!   [`EXTENSIONS`]: the tiles that tables point to. Their own path gives the family.
 //!
 //! The number of roots follows from the sources. The compiler cannot inline a function into a
-//! caller without its instructions, `apart` is `inline(never)`, and a table needs addresses. The
+//! caller without its instructions, `separate` is `inline(never)`, and a table needs addresses. The
 //! number of all other functions, which the table shows as the set `none`, depends on inlining.
 //! The list leaves them out. They include the portable code of dispatched loops: it has no root,
 //! because `dispatch` runs it in place.
@@ -116,7 +116,7 @@ const ROOTS: [(&str, Set); 7] = [
     ("sardonyx_kernels::simd::dispatch::avx512::<", Set::Avx512),
     (
         "<sardonyx_kernels::simd::portable::Portable as sardonyx_kernels::simd::vectors::Simd>\
-         ::call::apart::<",
+         ::call::separate::<",
         Set::Portable,
     ),
     (
@@ -124,11 +124,11 @@ const ROOTS: [(&str, Set); 7] = [
         Set::Neon,
     ),
     (
-        "<sardonyx_kernels::simd::avx2::Avx2 as sardonyx_kernels::simd::vectors::Simd>::call::apart::<",
+        "<sardonyx_kernels::simd::avx2::Avx2 as sardonyx_kernels::simd::vectors::Simd>::call::separate::<",
         Set::Avx2,
     ),
     (
-        "<sardonyx_kernels::simd::avx512::Avx512 as sardonyx_kernels::simd::vectors::Simd>::call::apart::<",
+        "<sardonyx_kernels::simd::avx512::Avx512 as sardonyx_kernels::simd::vectors::Simd>::call::separate::<",
         Set::Avx512,
     ),
 ];
@@ -596,12 +596,12 @@ mod tests {
             ("crate::conv::tile::neon::TILES::tile::<10, 2>", Some(("conv::tile", Set::Neon))),
             // Bodies in functions of their own.
             (
-                "<crate::simd::portable::Portable as crate::simd::vectors::Simd>::call::apart::<\
+                "<crate::simd::portable::Portable as crate::simd::vectors::Simd>::call::separate::<\
                  crate::gemm::tile::FinishRows>",
                 Some(("gemm::tile", Set::Portable)),
             ),
             (
-                "<crate::simd::avx512::Avx512 as crate::simd::vectors::Simd>::call::apart::<\
+                "<crate::simd::avx512::Avx512 as crate::simd::vectors::Simd>::call::separate::<\
                  crate::gemm::tile::FinishCopied<12, 2>>",
                 Some(("gemm::tile", Set::Avx512)),
             ),

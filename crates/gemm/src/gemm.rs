@@ -1,4 +1,4 @@
-//! Matrix products: C = epilogue(A B), in f32 at the speed of the machine, in bytes with sums of 32
+//! Matrix products C = epilogue(A B): in f32 at the speed of the machine, in bytes with sums of 32
 //! bits, and in any number type correctly.
 //!
 //! ```
@@ -17,11 +17,11 @@
 //! # }
 //! ```
 //!
-//! The idea to know: whatever the path, an output element is the same sum: chains of multiply-adds
-//! over blocks of k, in order. Blocking, threads and orientation thus do not change a bit of the
-//! result; the instruction set may, and so do two things that follow from the number of rows:
-//! whether a product with an unpacked matrix is one of few rows, which is read without packing, and
-//! whether one with a rounded constant has so many rows that both operands become bfloat16.
+//! The bits of an output element do not depend on the path: it is always one sum, made of chains of
+//! multiply-adds over blocks of k, in order. Blocking, threads and orientation do not change it.
+//! The instruction set may, and so may the number of rows in two cases: a product of few rows with
+//! an unpacked matrix reads that without packing, and a product of many rows with a rounded
+//! constant rounds both operands to bfloat16.
 
 #[macro_use]
 pub(crate) mod tile;
@@ -73,7 +73,7 @@ pub(crate) use blocked::{FinishTransposed, Operand, Product};
 pub(crate) use epilogue::{ApplyFunction, ShortEpilogue, TileEpilogue};
 pub(crate) use form::PanelForm;
 pub(crate) use pack::SendPtr;
-pub(crate) use sizes::{Lies, OperandKind, Sizes};
+pub(crate) use sizes::{MatrixLayout, OperandKind, Sizes};
 pub(crate) use tile::{TileEnd, finish};
 
 use amx::product::ProductByTiles;
@@ -121,7 +121,7 @@ impl std::fmt::Debug for Rhs<'_> {
 }
 
 impl<'a> Lhs<'a> {
-    /// Rows and depth.
+    /// Returns the number of rows and the depth.
     pub fn size(&self) -> (usize, usize) {
         match self {
             Lhs::Plain(a) => (a.rows(), a.cols()),
@@ -132,7 +132,7 @@ impl<'a> Lhs<'a> {
 
     fn kind(&self) -> OperandKind {
         match self {
-            Lhs::Plain(a) => OperandKind::Matrix(Lies::of(&a.transposed())),
+            Lhs::Plain(a) => OperandKind::Matrix(MatrixLayout::from_matrix(&a.transpose())),
             Lhs::Packed(_) => OperandKind::Panels,
             Lhs::Virtual(_) => OperandKind::Source,
         }
@@ -140,7 +140,7 @@ impl<'a> Lhs<'a> {
 }
 
 impl<'a> Rhs<'a> {
-    /// Depth and columns.
+    /// Returns the depth and the number of columns.
     pub fn size(&self) -> (usize, usize) {
         match self {
             Rhs::Plain(b) => (b.rows(), b.cols()),
@@ -151,15 +151,15 @@ impl<'a> Rhs<'a> {
 
     fn kind(&self) -> OperandKind {
         match self {
-            Rhs::Plain(b) => OperandKind::Matrix(Lies::of(b)),
+            Rhs::Plain(b) => OperandKind::Matrix(MatrixLayout::from_matrix(b)),
             Rhs::Packed(_) => OperandKind::Panels,
             Rhs::Virtual(_) => OperandKind::Source,
         }
     }
 }
 
-/// Whether both operands of a product become pairs of bfloat16, and how these are multiplied: B is
-/// a constant that may be rounded, and A has so many rows that this pays.
+/// Returns the treatment of a right operand that may be rounded: pairs or tiles of bfloat16 if A
+/// has so many rows that rounding pays, else elements widened to floats.
 fn rounding(a: &Lhs<'_>, b: &Rhs<'_>) -> ManyRows {
     let (rows, depth) = a.size();
     match b {
@@ -170,8 +170,8 @@ fn rounding(a: &Lhs<'_>, b: &Rhs<'_>) -> ManyRows {
     }
 }
 
-/// The most bytes of scratch memory that [`gemm`] takes for these operands: what grows with their
-/// size. Each thread takes a few hundred KB more, whatever the sizes.
+/// Returns an upper bound of the scratch memory in bytes that [`gemm`] takes for these operands, as
+/// far as it grows with their sizes. Each thread takes a few hundred KB more, whatever the sizes.
 pub fn gemm_scratch(exec: &Exec<'_>, a: &Lhs<'_>, b: &Rhs<'_>) -> usize {
     let &Exec { pool, isa, .. } = exec;
     let ((m, k), (_, n)) = (a.size(), b.size());
@@ -194,10 +194,10 @@ pub fn gemm_scratch(exec: &Exec<'_>, a: &Lhs<'_>, b: &Rhs<'_>) -> usize {
     floats.saturating_mul(size_of::<f32>())
 }
 
-/// C = epilogue(A B), where row i of C is `c[i * ldc..][..n]`. Floats of `c` between rows are left
-/// alone.
+/// Computes C = epilogue(A B), where row i of C is `c[i * ldc..][..n]`. Floats of `c` between rows
+/// keep their values.
 ///
-/// With k = 0 the product is zero and the epilogue still applies.
+/// With k = 0 the product is zero, and the epilogue still applies.
 ///
 /// # Panics
 ///
@@ -215,11 +215,12 @@ pub fn gemm(
     gemm_swept(exec, a, b, c, ldc, epilogue, Sweep::FromFirst)
 }
 
-/// As [`gemm`], with columns in the order that `sweep` says. The order changes no bit of C.
+/// Computes C = epilogue(A B) like [`gemm`], with panels of columns in the order of `sweep`. The
+/// order changes no bit of C.
 ///
 /// # Panics
 ///
-/// As [`gemm`].
+/// In the cases of [`gemm`].
 pub fn gemm_swept(
     exec: &Exec<'_>,
     a: Lhs<'_>,
@@ -246,7 +247,7 @@ pub fn gemm_swept(
             Operand::Panels(a.panels.view())
         }
         Lhs::Plain(a) => {
-            a_turned = a.transposed();
+            a_turned = a.transpose();
             Operand::Matrix(&a_turned)
         }
         Lhs::Virtual(a) => Operand::Source(a),
@@ -260,7 +261,8 @@ pub fn gemm_swept(
         assert_eq!(b.isa(), isa, "instruction set of the packed B");
         let (caches, epilogue) = (exec.caches, epilogue.raw(ldc));
         let product = ProductByTiles { isa, caches, m, k, a, b, c, ldc, epilogue };
-        // SAFETY: as below; a machine with such operands multiplies tiles.
+        // SAFETY: sizes were checked, `c` is borrowed mutably, and only a machine that multiplies
+        // tiles has such operands.
         return unsafe { product.run(pool) };
     }
     if let (Some(a), Rhs::Packed(b), ManyRows::Pairs) = (a_source, &b, rounding) {
@@ -280,7 +282,8 @@ pub fn gemm_swept(
                 form: PanelForm::Pairs(b.storage(), k),
                 sweep,
             };
-            // SAFETY: as below; operands only round where the machine multiplies pairs.
+            // SAFETY: sizes were checked, `c` is borrowed mutably, and operands are rounded only if
+            // the machine multiplies pairs.
             unsafe { product.run(pool) }
         });
     }

@@ -2,13 +2,13 @@
 //!
 //! No stability: names and signatures change with any release. Use the crate `sardonyx`.
 //!
-//! `sardonyx-kernels` shows both, with all other kernels and the rules that hold for them: use
+//! `sardonyx-kernels` reexports both, with all other kernels and the rules that hold for them: use
 //! that.
 
 // SIMD loads and stores, scratch memory shared between threads and masked edges need raw pointers.
 // All of that is kept behind safe functions that check sizes first.
 #![allow(unsafe_code)]
-// Parts of products that only some families use.
+// Some parts of products have users only in optional families of kernels.
 #![cfg_attr(not(feature = "default"), allow(dead_code))]
 
 #[macro_use]

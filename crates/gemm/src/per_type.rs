@@ -13,7 +13,7 @@ use crate::conv::{ByteConv, ByteEnding, ByteOperands};
 use crate::conv::{ConvEpilogue, ConvError, PackedConv};
 
 per_type! {
-    /// Convolutions of floats that compute in wider ones.
+    /// Convolutions of f16 and bf16, computed in f32.
     trait NarrowConvLoops: NarrowLoops for [f16, bf16] {
         conv::conv_narrow = fn conv_narrow(
             exec: &Exec<'_>, conv: &PackedConv, images: usize, spatial: &[usize], x: &[Self],

@@ -115,7 +115,7 @@ fn kernels_end_at_any_moment() {
             asked.set(asked.get() + 1);
             false
         };
-        let expected = Pool::until(&never, || call(&exec(&pools[0])));
+        let expected = Pool::run_until(&never, || call(&exec(&pools[0])));
         let expected = expected.unwrap_or_else(|_| panic!("{name} ends without a reason"));
         let questions = asked.get();
         assert!(questions > 0, "{name} does not ask whether it is to end");
@@ -127,7 +127,7 @@ fn kernels_end_at_any_moment() {
                     left.set(left.get().saturating_sub(1));
                     ended.get()
                 };
-                match Pool::until(&ends, || call(&exec(pool))) {
+                match Pool::run_until(&ends, || call(&exec(pool))) {
                     Ok(found) => {
                         assert!(!ended.get(), "{name} goes on after its end");
                         assert!(found == expected, "{name} has other bits");

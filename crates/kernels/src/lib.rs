@@ -16,7 +16,7 @@
 //! - **A family is a feature.** Loops used only by the operators of one family are compiled with
 //!   the feature of that family; all features are on by default.
 //! - **Kernels stop by returning.** A kernel that divides its work between threads, or runs long,
-//!   returns [`Ended`] once [`Pool::until`] cancels it. Its outputs are then unspecified, and
+//!   returns [`Ended`] once [`Pool::run_until`] cancels it. Its outputs are then unspecified, and
 //!   callers do not read them.
 
 // SIMD loads and stores, scratch memory shared between threads and masked edges need raw pointers.
@@ -96,6 +96,6 @@ pub use sardonyx_gemm::ByteConvLoops;
 pub use sardonyx_gemm::{NarrowConvLoops, conv, gemm};
 pub use sardonyx_simd::{
     Caches, Ended, Exec, Failure, Isa, Operation, Pace, Panic, Pool, Region, UnknownCaches,
-    UnknownIsa, Work, caught, keep_panic_places, number, record, split_even,
+    UnknownIsa, Work, catch_panic, keep_panic_places, number, record, split_even,
 };
 pub use wide::scratch_bytes;

@@ -84,7 +84,7 @@ mod tests {
         expected.sort_unstable();
         let asked = Cell::new(0);
         let has_ended = || asked.replace(asked.get() + 1) >= most;
-        let done = Pool::until(&has_ended, || sort(&mut list, |a, b| a.cmp(b)));
+        let done = Pool::run_until(&has_ended, || sort(&mut list, |a, b| a.cmp(b)));
         (done.map(|()| list == expected), asked.get())
     }
 

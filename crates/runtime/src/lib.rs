@@ -80,7 +80,7 @@ pub use program::StatePorts;
 pub use report::CompileReport;
 pub use rewrite::rewrites;
 pub use run::StepEvent;
-pub use sardonyx_kernels::{Panic, caught, keep_panic_places};
+pub use sardonyx_kernels::{Panic, catch_panic, keep_panic_places};
 pub use session::{
     Input, KeptPorts, KeptState, OldValue, Pending, PendingError, Session, StateUse, StepInfo,
 };

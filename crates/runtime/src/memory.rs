@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn what_a_run_leaves_that_panics_is_dropped() {
         let memories = Memories::default();
-        let ran = sardonyx_kernels::caught(|| {
+        let ran = sardonyx_kernels::catch_panic(|| {
             let mut slot = memories.hold().unwrap();
             slot.get_or_insert_default();
             panic!("in a run");

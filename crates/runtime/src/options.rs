@@ -23,7 +23,7 @@ use crate::weights::SharedWeights;
 pub struct Options {
     /// Number of threads, the calling one included; `None` for one per available processor.
     pub threads: Option<usize>,
-    /// Instruction set; `None` for [`Isa::requested`].
+    /// Instruction set; `None` for [`Isa::from_environment`].
     pub isa: Option<Isa>,
     /// Pool of threads that sessions share; `None` for the one of the process. A run uses at most
     /// [`Options::threads`] of them.
@@ -131,7 +131,9 @@ impl Options {
         Caches::from_environment().map_err(|error| CompileError::Option(error.to_string()))?;
         match self.isa {
             Some(isa) => Ok(isa),
-            None => Isa::requested().map_err(|error| CompileError::Option(error.to_string())),
+            None => {
+                Isa::from_environment().map_err(|error| CompileError::Option(error.to_string()))
+            }
         }
     }
 }

@@ -71,12 +71,14 @@ impl Site<'_> {
             };
             let matrix = |bytes| LeMatrix::row_major(bytes, storage, rows, cols);
             let matrix = match (constant.fill(), transposed) {
-                (Some(fill), false) => LeMatrix::filled(fill, storage, rows, cols),
-                (Some(fill), true) => LeMatrix::filled(fill, storage, cols, rows),
+                (Some(fill), false) => LeMatrix::from_element(fill, storage, rows, cols),
+                (Some(fill), true) => LeMatrix::from_element(fill, storage, cols, rows),
                 (None, false) => matrix(constant.read_all()),
-                (None, true) => matrix(constant.read_in_order()).transposed().telling(&next_rows),
+                (None, true) => {
+                    matrix(constant.read_in_order()).transpose().with_column_callback(&next_rows)
+                }
             };
-            Pool::to_its_end(|| match precision {
+            Pool::run_to_end(|| match precision {
                 Precision::Exact => PackedB::from_le(isa, &matrix),
                 Precision::Fast => PackedB::rounded_from_le(isa, &matrix),
             })

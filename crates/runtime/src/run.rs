@@ -401,7 +401,7 @@ impl Run<'_> {
             reached.set(self.limits.find_reason());
             reached.get().is_some()
         };
-        match Pool::until(&ends, || kernel.run(call)) {
+        match Pool::run_until(&ends, || kernel.run(call)) {
             Ok(()) => Ok(()),
             Err(KernelError::Failed(what)) => Err(Failed::Here(what)),
             Err(KernelError::Ended(_)) => {

@@ -96,7 +96,7 @@ fn pool_of(options: &Options) -> Result<Pool, CompileError> {
     Ok(match (&options.pool, options.threads) {
         (Some(pool), None) => pool.0.clone(),
         (Some(pool), Some(threads)) => pool.0.at_most(threads),
-        (None, threads) => Pool::shared(threads.unwrap_or_else(Pool::available_threads)),
+        (None, threads) => Pool::new_shared(threads.unwrap_or_else(Pool::available_threads)),
     })
 }
 
@@ -134,7 +134,7 @@ impl Session {
         let model_to_run = as_run.as_ref().unwrap_or(model);
         // A custom operator may compile within a run, whose limits do not apply here.
         let compile = || Ok(pool.pack_within(|| compile(model_to_run, external, options, &pool)));
-        let compiled = Pool::to_its_end(compile)?;
+        let compiled = Pool::run_to_end(compile)?;
         let Compiled { mut executable, report, fusions, notes, printed, reserved } = compiled;
         let declared = model;
         let model = executable.resolved.model();

@@ -1,6 +1,6 @@
 //! The error type of the public API: a kind, a message, a place and advice.
 
-use sardonyx_runtime::{Internal, NodeError, Panic, Stopped, UnsupportedOperator, caught};
+use sardonyx_runtime::{Internal, NodeError, Panic, Stopped, UnsupportedOperator};
 use sardonyx_tensor::TensorError;
 use std::error::Error as StdError;
 use std::fmt;
@@ -264,7 +264,7 @@ impl Error {
 
 /// Calls `work`, and converts a panic in `work` to an error of [`ErrorKind::Internal`].
 pub(crate) fn catch_panic<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    caught(work).unwrap_or_else(|panic| Err(Error::from_caught_panic(panic)))
+    sardonyx_runtime::catch_panic(work).unwrap_or_else(|panic| Err(Error::from_caught_panic(panic)))
 }
 
 /// Shortens each line of a message by leaving out its middle: a hostile file may have names of

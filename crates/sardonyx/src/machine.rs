@@ -36,8 +36,8 @@ impl Machine {
     ///
     /// [`ErrorKind::Argument`] if `SARDONYX_ISA` or `SARDONYX_CACHES` is malformed.
     pub fn measure() -> Result<Machine, Error> {
-        let isa =
-            Isa::requested().map_err(|error| Error::new(ErrorKind::Argument, error.to_string()))?;
+        let isa = Isa::from_environment()
+            .map_err(|error| Error::new(ErrorKind::Argument, error.to_string()))?;
         let Caches { near, own, shared } = Caches::from_environment()
             .map_err(|error| Error::new(ErrorKind::Argument, error.to_string()))?;
         Ok(Machine {

@@ -14,7 +14,7 @@ use sardonyx_runtime as runtime;
 use sardonyx_runtime::{
     CompileError, CompileReport, ImageDecoder, Input, InputError, KeptState, MemoryBudget,
     NodeError, Optimization, Pending, Port, Precision, RunDetails, RunError, RunOptions,
-    StatePorts, StateUse, StepInfo, ThreadPool, caught,
+    StatePorts, StateUse, StepInfo, ThreadPool,
 };
 use sardonyx_tensor::{Buffer, DataType, TensorView, TensorViewMut, Value};
 use sardonyx_text::{ParseError, ParseOptions, parse_function};
@@ -406,7 +406,7 @@ impl SessionBuilder<'_> {
             expect(clippy::clone_on_copy, reason = "without devices there is no rank to share")
         )]
         let rank = self.choices.rank.clone();
-        let made = caught(|| self.make());
+        let made = sardonyx_runtime::catch_panic(|| self.make());
         made.unwrap_or_else(|panic| {
             Err(report_to_ranks(rank.as_ref(), Error::from_caught_panic(panic)))
         })

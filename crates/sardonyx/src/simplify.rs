@@ -135,7 +135,7 @@ struct Engine;
 
 impl passes::Evaluate for Engine {
     fn evaluate(&self, model: graph::Model, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, String> {
-        match runtime::caught(|| run(&model, inputs)) {
+        match runtime::catch_panic(|| run(&model, inputs)) {
             Ok(found) => found,
             Err(_) => Err("the engine failed".to_string()),
         }

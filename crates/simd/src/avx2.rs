@@ -8,8 +8,8 @@ use crate::{Body, Integers, Loop, Simd, Vector};
 #[derive(Clone, Copy, Debug)]
 pub struct Avx2;
 
-// The unsafe operations below are all intrinsics of AVX2, FMA or F16C, or accesses to lanes the
-// caller vouches for.
+// The unsafe operations below are intrinsics of AVX2, FMA or F16C, or accesses to lanes that the
+// caller has valid.
 impl Simd for Avx2 {
     type V = __m256;
     type F64 = __m256d;
@@ -30,13 +30,13 @@ impl Simd for Avx2 {
         enable!(
             avx2,
             #[inline(never)]
-            unsafe fn apart<B: Body>(body: B) -> B::Out {
-                // SAFETY: the caller's promise.
+            unsafe fn separate<B: Body>(body: B) -> B::Out {
+                // SAFETY: the instructions are enabled here; the caller upholds the body's demands.
                 unsafe { body.run::<Avx2>() }
             }
         );
-        // SAFETY: see the head of this impl; the rest is the caller's promise.
-        unsafe { apart(body) }
+        // SAFETY: see the head of this impl; the caller upholds the body's demands.
+        unsafe { separate(body) }
     }
 
     #[inline(always)]
@@ -293,7 +293,7 @@ impl Simd for Avx2 {
     }
 }
 
-/// All bits of lane `i` set where bit `i` of `lanes` is.
+/// Sets all bits of lane `i` for each bit `i` set in `lanes`.
 #[inline(always)]
 unsafe fn mask_of(lanes: u32) -> __m256i {
     // SAFETY: plain AVX2; callers have it enabled.
@@ -304,8 +304,8 @@ unsafe fn mask_of(lanes: u32) -> __m256i {
     }
 }
 
-// The unsafe operations below are intrinsics of the set, or accesses to lanes the caller vouches
-// for.
+// The unsafe operations below are intrinsics of the set, or accesses to lanes that the caller has
+// valid.
 impl Vector for __m256d {
     type Element = f64;
     const LANES: usize = 4;

@@ -8,8 +8,8 @@ use crate::{Body, Integers, Loop, Simd, Vector};
 #[derive(Clone, Copy, Debug)]
 pub struct Avx512;
 
-// The unsafe operations below are all intrinsics of AVX-512, or accesses to lanes the caller
-// vouches for.
+// The unsafe operations below are intrinsics of AVX-512, or accesses to lanes that the caller has
+// valid.
 impl Simd for Avx512 {
     type V = __m512;
     type F64 = __m512d;
@@ -30,13 +30,13 @@ impl Simd for Avx512 {
         enable!(
             avx512,
             #[inline(never)]
-            unsafe fn apart<B: Body>(body: B) -> B::Out {
-                // SAFETY: the caller's promise.
+            unsafe fn separate<B: Body>(body: B) -> B::Out {
+                // SAFETY: the instructions are enabled here; the caller upholds the body's demands.
                 unsafe { body.run::<Avx512>() }
             }
         );
-        // SAFETY: see the head of this impl; the rest is the caller's promise.
-        unsafe { apart(body) }
+        // SAFETY: see the head of this impl; the caller upholds the body's demands.
+        unsafe { separate(body) }
     }
 
     #[inline(always)]
@@ -309,8 +309,8 @@ impl Simd for Avx512 {
     }
 }
 
-// The unsafe operations below are intrinsics of the set, or accesses to lanes the caller vouches
-// for.
+// The unsafe operations below are intrinsics of the set, or accesses to lanes that the caller has
+// valid.
 impl Vector for __m512d {
     type Element = f64;
     const LANES: usize = 8;

@@ -1,4 +1,5 @@
-//! Aligned memory for packed operands, and per-thread scratch that is kept between calls.
+//! Memory aligned to cache lines for packed operands, and scratch memory of each thread that is
+//! kept between calls.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::RefCell;
@@ -11,8 +12,9 @@ mod slab;
 
 /// Geometry: bytes of a cache line.
 const CACHE_LINE: usize = 64;
-/// Choice: size from which buffers are aligned to and advised for huge pages: packed weights are
-/// read front to back on every run, and with 4 KB pages that costs a TLB miss per page.
+/// Choice: size in bytes from which buffers are aligned to huge pages and advised for them. Packed
+/// weights are read front to back in every run, and with pages of 4 KB that costs a TLB miss per
+/// page.
 const HUGE_FROM_BYTES: usize = 4 << 20;
 /// Value: bytes of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
@@ -21,39 +23,39 @@ const HUGE_PAGE: usize = 2 << 20;
 pub struct AlignedBuf {
     ptr: NonNull<f32>,
     len: usize,
-    /// Place in memory that packed arrays share; `None` for an allocation of its own.
+    /// Range in a slab that packed arrays share; `None` for an allocation of its own.
     shared: Option<Range>,
 }
 
 // SAFETY: owns its memory like a Vec.
 unsafe impl Send for AlignedBuf {}
-// SAFETY: as above.
+// SAFETY: shared references only read.
 unsafe impl Sync for AlignedBuf {}
 
 impl AlignedBuf {
-    pub fn zeroed(len: usize) -> AlignedBuf {
-        // SAFETY: everything is written before it is read.
+    pub fn new_zeroed(len: usize) -> AlignedBuf {
+        // SAFETY: all `len` floats are written at once.
         unsafe {
-            let buf = AlignedBuf::unwritten(len);
+            let buf = AlignedBuf::new_uninit(len);
             buf.ptr.as_ptr().write_bytes(0, len);
             buf
         }
     }
 
-    /// Memory without values, for who writes it piece by piece: fresh pages then come from the
-    /// system when they are wanted, and to all threads that write.
+    /// Allocates memory without values, for callers that write it piece by piece. Fresh pages come
+    /// from the system at the first write, on each of the threads that write.
     ///
     /// # Safety
     ///
     /// Every float must be written before the buffer is read.
-    pub unsafe fn unwritten(len: usize) -> AlignedBuf {
+    pub unsafe fn new_uninit(len: usize) -> AlignedBuf {
         let layout = Self::layout(len);
         if layout.size() == 0 {
             return AlignedBuf { ptr: NonNull::dangling(), len: 0, shared: None };
         }
         // SAFETY: the size is not zero.
         let Some(ptr) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
-        // Before the first touch: a page that exists already stays small.
+        // Before the first touch: a page that is resident already stays small.
         if layout.align() == HUGE_PAGE {
             advise_huge(ptr.as_ptr(), layout.size());
         }
@@ -61,20 +63,20 @@ impl AlignedBuf {
     }
 
     /// Allocates memory without values for an array that lives as long as others, such as packed
-    /// weights. Arrays that would fill one or two huge pages in part share them.
+    /// weights. Arrays that would only fill parts of one or two huge pages share them.
     ///
     /// # Safety
     ///
     /// Every float must be written before the buffer is read.
-    pub unsafe fn unwritten_for_good(len: usize) -> AlignedBuf {
+    pub unsafe fn new_uninit_for_good(len: usize) -> AlignedBuf {
         match Range::new(len.saturating_mul(size_of::<f32>())) {
             Some(range) => AlignedBuf { ptr: range.start().cast(), len, shared: Some(range) },
-            // SAFETY: The caller's promise.
-            None => unsafe { AlignedBuf::unwritten(len) },
+            // SAFETY: the caller writes every float before it reads any.
+            None => unsafe { AlignedBuf::new_uninit(len) },
         }
     }
 
-    /// Where the floats are, whether they have been written or not.
+    /// Returns the address of the first float. Floats need not have been written.
     pub fn as_mut_ptr(&mut self) -> *mut f32 {
         self.ptr.as_ptr()
     }
@@ -102,14 +104,14 @@ impl Drop for AlignedBuf {
 impl Deref for AlignedBuf {
     type Target = [f32];
     fn deref(&self) -> &[f32] {
-        // SAFETY: `len` initialised floats, or a dangling pointer and none.
+        // SAFETY: `ptr` has `len` initialized floats; without floats it dangles.
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
     }
 }
 
 impl DerefMut for AlignedBuf {
     fn deref_mut(&mut self) -> &mut [f32] {
-        // SAFETY: as above, and borrowed mutably.
+        // SAFETY: `ptr` has `len` initialized floats, borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
     }
 }
@@ -141,11 +143,11 @@ thread_local! {
     static FREE: RefCell<Vec<AlignedBuf>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A type of which any bytes are a value.
+/// A type for which any bytes are a valid value.
 ///
 /// # Safety
 ///
-/// That must be so, and its alignment must divide that of a cache line.
+/// Any bytes must be a valid value, and the alignment must divide that of a cache line.
 pub unsafe trait AnyBits: Copy {}
 
 macro_rules! any_bits {
@@ -160,7 +162,8 @@ any_bits!(i8 u8 i16 u16 i32 u32 i64 u64 usize f32 f64);
 // SAFETY: an array has nothing between its elements.
 unsafe impl<T: AnyBits, const N: usize> AnyBits for [T; N] {}
 
-/// As [`with_scratch`], with elements of any type of numbers.
+/// Runs `f` with `len` elements of a number type in this thread's scratch memory, like
+/// [`with_scratch`].
 pub fn with_scratch_of<T: AnyBits, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
     let floats = len.checked_mul(size_of::<T>()).expect("they fit into memory").div_ceil(4);
     with_scratch(floats, |floats| {
@@ -178,10 +181,10 @@ pub fn with_scratch_of<T: AnyBits, R>(len: usize, f: impl FnOnce(&mut [T]) -> R)
     })
 }
 
-/// Runs `f` with `len` floats of this thread's scratch memory. Contents are whatever the last user
+/// Runs `f` with `len` floats of this thread's scratch memory. Contents are what the last user
 /// left, or NaN in builds with assertions.
 ///
-/// Calls may nest; each level has its own buffer. Buffers grow to the largest size asked for and
+/// Calls may nest; each level has its own buffer. Buffers grow to the largest length requested and
 /// are kept for the life of the thread.
 pub fn with_scratch<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
     if len == 0 {
@@ -194,45 +197,46 @@ pub fn with_scratch<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
     result
 }
 
-/// Fills scratch memory with NaN, which is the greatest integer of any width too, in builds with
-/// assertions: a kernel that reads what it has not written then fails.
+/// Fills scratch memory with NaN in builds with assertions, so that a kernel that reads floats
+/// before it writes them fails. The bytes are also the unsigned maximum of any width.
 fn poison(floats: &mut [f32]) {
     if cfg!(debug_assertions) {
         floats.fill(f32::from_bits(u32::MAX));
     }
 }
 
-/// At least `len` floats of this thread's scratch memory.
+/// Takes a buffer of at least `len` floats out of this thread's scratch memory, or allocates one.
 fn take_scratch(len: usize) -> AlignedBuf {
     let found = FREE.with_borrow_mut(|free| {
-        // The smallest that fits, else the largest, which then is replaced.
+        // The smallest that fits, else the largest, which is replaced by a larger one.
         let fits = (0..free.len()).filter(|&i| free[i].len >= len).min_by_key(|&i| free[i].len);
         let index = fits.or_else(|| (0..free.len()).max_by_key(|&i| free[i].len));
         index.map(|i| free.swap_remove(i))
     });
     match found {
         Some(buf) if buf.len >= len => buf,
-        _ => AlignedBuf::zeroed(len.next_multiple_of(1024)),
+        _ => AlignedBuf::new_zeroed(len.next_multiple_of(1024)),
     }
 }
 
-/// Takes scratch memory back, of whichever thread.
+/// Adds a buffer to the scratch memory of the calling thread. It may come from another thread.
 fn give_scratch(buf: AlignedBuf) {
-    // A thread that ends has no scratch memory any more.
+    // A thread that ends has no scratch memory any more and frees the buffer.
     let _ = FREE.try_with(|free| free.borrow_mut().push(buf));
 }
 
-/// How long packed weights are kept.
+/// Lifetime of packed weights, which decides where their memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasts {
-    /// For many runs: they have memory of their own, or share huge pages with others.
+    /// Many runs: the memory is an allocation of its own, or a part of huge pages that several
+    /// arrays share.
     ForGood,
-    /// For one run: they lie in scratch memory of the thread, which has it back when they are
-    /// dropped. So the next run asks the system for nothing.
+    /// One run: the memory is scratch memory of the thread and returns there when the weights are
+    /// dropped, so that the next run allocates nothing.
     ForOneRun,
 }
 
-/// A fixed number of floats in a buffer that lasts.
+/// A fixed number of floats with a known lifetime.
 #[derive(Debug)]
 pub struct PackedBuf {
     buf: AlignedBuf,
@@ -241,15 +245,15 @@ pub struct PackedBuf {
 }
 
 impl PackedBuf {
-    /// Memory without values of its own.
+    /// Provides memory for `len` floats without setting values.
     ///
     /// # Safety
     ///
     /// Every float must be written before the buffer is read.
-    pub unsafe fn unwritten(len: usize, lasts: Lasts) -> PackedBuf {
+    pub unsafe fn new_uninit(len: usize, lasts: Lasts) -> PackedBuf {
         let mut buf = match lasts {
-            // SAFETY: the caller's promise.
-            Lasts::ForGood => unsafe { AlignedBuf::unwritten_for_good(len) },
+            // SAFETY: the caller writes every float before it reads any.
+            Lasts::ForGood => unsafe { AlignedBuf::new_uninit_for_good(len) },
             Lasts::ForOneRun => take_scratch(len),
         };
         if lasts == Lasts::ForOneRun {
@@ -258,16 +262,16 @@ impl PackedBuf {
         PackedBuf { buf, len, lasts }
     }
 
-    pub fn zeroed(len: usize, lasts: Lasts) -> PackedBuf {
-        // SAFETY: everything is written before it is read.
+    pub fn new_zeroed(len: usize, lasts: Lasts) -> PackedBuf {
+        // SAFETY: all `len` floats are written at once.
         unsafe {
-            let mut buf = PackedBuf::unwritten(len, lasts);
+            let mut buf = PackedBuf::new_uninit(len, lasts);
             buf.as_mut_ptr().write_bytes(0, len);
             buf
         }
     }
 
-    /// Where the floats are, whether they have been written or not.
+    /// Returns the address of the first float. Floats need not have been written.
     pub fn as_mut_ptr(&mut self) -> *mut f32 {
         self.buf.as_mut_ptr()
     }
@@ -276,7 +280,7 @@ impl PackedBuf {
 impl Drop for PackedBuf {
     fn drop(&mut self) {
         if self.lasts == Lasts::ForOneRun {
-            give_scratch(std::mem::replace(&mut self.buf, AlignedBuf::zeroed(0)));
+            give_scratch(std::mem::replace(&mut self.buf, AlignedBuf::new_zeroed(0)));
         }
     }
 }

@@ -70,7 +70,7 @@ impl Caches {
         share_of_floats(self.own, numerator, denominator) * size_of::<f32>()
     }
 
-    /// Asks the operating system, then the processor.
+    /// Finds the sizes of this machine: asks the operating system, then the processor.
     fn of_machine() -> Caches {
         Caches::from_sysfs(Path::new("/sys/devices/system/cpu"), &allowed_processors())
             .or_else(from_system)
@@ -91,7 +91,7 @@ impl Caches {
         Some(Caches { near, own, shared }).filter(Caches::is_plausible)
     }
 
-    /// Reads the directory that Linux keeps about processors: the smallest of each level over
+    /// Reads the processor directory of Linux and returns the smallest size of each level over
     /// `processors`. Returns `None` if it has no entry for them.
     fn from_sysfs(root: &Path, processors: &[usize]) -> Option<Caches> {
         processors
@@ -164,7 +164,7 @@ impl Level {
         })
     }
 
-    /// Combines the caches of a core with so many hardware threads.
+    /// Combines the caches of a core with `threads` hardware threads into its sizes.
     fn per_core(levels: impl Iterator<Item = Level>, threads: usize) -> Option<Caches> {
         let (mut near, mut own, mut last) = (None, None, (0, 0));
         for level in levels.filter(|level| level.has_data) {
@@ -202,7 +202,7 @@ fn parse_size(text: &str) -> Option<usize> {
 
 /// Parses a list of processors such as `0-3,8`.
 fn parse_list(text: &str) -> Vec<usize> {
-    /// Limit: more processors than any machine has; bounds the work on a damaged list.
+    /// Limit: more processors than any machine has. Bounds the work on a damaged list.
     const MOST: usize = 1 << 16;
     let ranges = text.split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -227,7 +227,7 @@ fn read_trimmed(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_string())
 }
 
-/// Asks macOS, for the slowest kind of core.
+/// Reads the sizes from macOS, for the slowest kind of core.
 #[cfg(target_os = "macos")]
 fn from_system() -> Option<Caches> {
     use std::ffi::{CStr, c_char, c_int, c_void};
@@ -274,7 +274,7 @@ fn from_system() -> Option<Caches> {
     None
 }
 
-/// Asks the processor: AMD's leaf 0x8000001D or Intel's leaf 4, which have the same form ("AMD64
+/// Reads the sizes with CPUID: AMD's leaf 0x8000001D or Intel's leaf 4, which have one form ("AMD64
 /// Architecture Programmer's Manual", volume 3, appendix E; "Intel 64 and IA-32 Architectures
 /// Software Developer's Manual", volume 2, CPUID).
 #[cfg(target_arch = "x86_64")]

@@ -1,15 +1,15 @@
-//! Cutting an output buffer into chunks that threads fill.
+//! Cuts an output buffer into chunks that threads fill.
 //!
-//! All kernels here share memory between threads in this one way: each chunk is a `&mut` slice of
-//! its own. Where the cuts fall never matters for the bits of a result, since an output element is
-//! computed by one thread in one order.
+//! Kernels share memory between threads in this one way: each chunk is a `&mut` slice of its own.
+//! The cuts never change the bits of a result, since each output element is computed by one thread
+//! in one order.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
 use crate::{Ended, Operation, Outcome, Pool, Work, split_even};
 
-/// A mutable slice that several threads take disjoint parts of.
+/// A mutable slice whose disjoint parts several threads borrow.
 #[derive(Debug)]
 pub struct Shared<'a, T> {
     start: *mut T,
@@ -17,8 +17,8 @@ pub struct Shared<'a, T> {
     slice: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a `Shared` only hands out disjoint parts (the duty of `part`'s caller), which may be used
-// by any thread when T may be sent.
+// SAFETY: callers of `part` and `read` keep parts disjoint, and any thread may use a part when `T`
+// may be sent.
 unsafe impl<T: Send> Sync for Shared<'_, T> {}
 
 impl<'a, T> Shared<'a, T> {
@@ -26,12 +26,12 @@ impl<'a, T> Shared<'a, T> {
         Shared { start: slice.as_mut_ptr(), len: slice.len(), slice: PhantomData }
     }
 
-    /// Where element `start` is.
+    /// Returns the address of element `start`, which need not be inside the slice.
     pub fn at(&self, start: usize) -> *mut T {
         self.start.wrapping_add(start)
     }
 
-    /// The elements `start..start + len`.
+    /// Borrows the elements `start..start + len`.
     ///
     /// # Safety
     ///
@@ -43,13 +43,13 @@ impl<'a, T> Shared<'a, T> {
     #[allow(clippy::mut_from_ref)] // The point of the type.
     pub unsafe fn part(&self, start: usize, len: usize) -> &mut [T] {
         assert!(start <= self.len && len <= self.len - start, "part outside");
-        // SAFETY: inside the slice; not overlapping by the caller's promise.
+        // SAFETY: inside the slice; the caller lets no other part overlap.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(start), len) }
     }
 }
 
 impl<T> Shared<'_, T> {
-    /// The elements `start..start + len` for reading.
+    /// Borrows the elements `start..start + len` for reading.
     ///
     /// # Safety
     ///
@@ -60,15 +60,16 @@ impl<T> Shared<'_, T> {
     /// If the range is not inside the slice.
     pub unsafe fn read(&self, start: usize, len: usize) -> &[T] {
         assert!(start <= self.len && len <= self.len - start, "part outside");
-        // SAFETY: inside the slice; nobody writes it by the caller's promise.
+        // SAFETY: inside the slice; the caller lets no mutable part overlap.
         unsafe { std::slice::from_raw_parts(self.start.add(start), len) }
     }
 }
 
-/// Geometry: elements that no two chunks of single elements share: at least a cache line.
+/// Geometry: elements in a block that one thread fills, at least a cache line.
 const TOGETHER: usize = 64;
 
-/// Calls `body(start, chunk)` for chunks that make up `out`, whose elements take `work` each.
+/// Calls `body(start, chunk)` for chunks that make up `out`. `work` is the number of operations per
+/// element.
 ///
 /// # Errors
 ///
@@ -86,8 +87,8 @@ pub fn fill<T: Send, R: Outcome>(
     })
 }
 
-/// Calls `body(range)` for ranges that make up `0..len`, of elements that take `work` each. No two
-/// ranges share a cache line.
+/// Calls `body(range)` for ranges that make up `0..len`. `work` is the number of operations per
+/// element. No two ranges share a cache line.
 ///
 /// # Errors
 ///
@@ -103,8 +104,8 @@ pub fn elements<R: Outcome>(
     })
 }
 
-/// Like [`fill`], but in chunks of whole rows of `row` elements; `body` gets the number of the
-/// first row. `work` is per row.
+/// Calls `body(row, chunk)` for chunks of whole rows of `row` elements that make up `out`, with the
+/// index of the first row. `work` is the number of operations per row.
 ///
 /// # Errors
 ///
@@ -131,7 +132,8 @@ pub fn rows<T: Send, R: Outcome>(
     })
 }
 
-/// Calls `body(range)` for ranges that make up `0..items`, which take `work` each.
+/// Calls `body(range)` for ranges that make up `0..items`. `work` is the number of operations per
+/// item.
 ///
 /// # Errors
 ///
@@ -149,7 +151,8 @@ pub fn ranges<R: Outcome>(
 /// Body of [`ranges`].
 type RangeBody<'a> = dyn Fn(Range<usize>) -> Result<(), Ended> + Sync + 'a;
 
-/// [`ranges`], compiled once, so that a body is too: it would stand in both arms.
+/// Runs [`ranges`] with a body behind a pointer, so that its body is compiled once and not in both
+/// arms.
 fn ranges_dyn(pool: &Pool, items: usize, work: usize, body: &RangeBody<'_>) -> Result<(), Ended> {
     if items == 0 {
         return Ok(());

@@ -1,20 +1,20 @@
-//! Argument of every kernel besides its operands.
+//! Arguments of every kernel besides its operands.
 
 use crate::{Caches, Isa, Pool};
 
-/// With what a kernel computes: the threads that share its work, the instruction set whose code
-/// they run, and the caches that it blocks its loops for.
+/// Resources of a kernel: the threads that share its work, the instruction set of its code, and the
+/// cache sizes that it blocks its loops for.
 #[derive(Clone, Copy, Debug)]
 pub struct Exec<'a> {
     pub pool: &'a Pool,
     pub isa: Isa,
-    /// Caches to block for. Results are the same for all sizes.
+    /// Cache sizes to block for. Results do not depend on them.
     pub caches: Caches,
 }
 
 impl<'a> Exec<'a> {
-    /// Computes on the threads of `pool` with the instructions of `isa`, blocked for the caches of
-    /// this machine.
+    /// Makes the resources for kernels on the threads of `pool` with the instructions of `isa`,
+    /// blocked for the caches of this machine.
     pub fn new(pool: &'a Pool, isa: Isa) -> Exec<'a> {
         Exec { pool, isa, caches: Caches::detect() }
     }

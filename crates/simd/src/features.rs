@@ -1,5 +1,5 @@
-/// One of four values by instruction set: that for AVX-512, for AVX2, for NEON, for what the target
-/// guarantees. All that is chosen by instruction set is chosen here.
+/// Chooses one of four values by instruction set: for AVX-512, AVX2, NEON, and the instructions
+/// that the target guarantees. Every choice by instruction set is made with this macro.
 #[macro_export]
 macro_rules! by_isa {
     ($isa:expr, $avx512:expr, $avx2:expr, $neon:expr, $portable:expr $(,)?) => {
@@ -17,9 +17,9 @@ macro_rules! by_isa {
 
 /// Enables the instructions of a set in a function.
 ///
-/// `enable!(avx2, fn f() {})` is `f` compiled for AVX2. The attribute takes a literal, so this is
-/// where the lists stand; `isa.rs` and `is_available` of what goes beyond an instruction set
-/// (`avx512_bf16`, `avx512_vnni`, `neon_dotprod`) test for each instruction before such a function
+/// `enable!(avx2, fn f() {})` is `f` compiled for AVX2. The attribute takes a literal, so the lists
+/// of features are here. `isa.rs`, and `is_available` for extensions beyond an instruction set
+/// (`avx512_bf16`, `avx512_vnni`, `neon_dotprod`), test for each instruction before such a function
 /// is called.
 #[macro_export]
 macro_rules! enable {

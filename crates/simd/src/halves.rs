@@ -1,11 +1,11 @@
-//! Floats of 16 bits to floats and back in vectors: the one place that widens and rounds slices.
+//! Conversion of slices between floats of 16 bits and of 32 bits, in vectors.
 
 use half::{bf16, f16};
 
 use crate::number::Number;
 use crate::{Body, Level, Simd};
 
-/// A type whose elements become vectors of floats: of 16 bits, or f32 itself.
+/// A float type of 16 bits, or f32 itself, whose elements load as vectors of f32.
 pub trait FloatVectors: Number<Wide = f32> {
     /// Loads a vector of elements, which may lie at any address.
     ///
@@ -14,7 +14,7 @@ pub trait FloatVectors: Number<Wide = f32> {
     /// `from` must be readable for a vector, on a machine with `S`.
     unsafe fn load<S: Simd>(from: *const Self) -> S::V;
 
-    /// Rounds to the nearest, ties to even.
+    /// Stores a vector of floats, rounded to the nearest element, ties to even.
     ///
     /// # Safety
     ///
@@ -25,13 +25,13 @@ pub trait FloatVectors: Number<Wide = f32> {
 impl FloatVectors for f32 {
     #[inline(always)]
     unsafe fn load<S: Simd>(from: *const f32) -> S::V {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has `from` readable for a vector on a machine with `S`.
         unsafe { S::load(from) }
     }
 
     #[inline(always)]
     unsafe fn store<S: Simd>(to: *mut f32, v: S::V) {
-        // SAFETY: as above.
+        // SAFETY: the caller has `to` writable for a vector on a machine with `S`.
         unsafe { S::store(to, v) }
     }
 }
@@ -39,13 +39,15 @@ impl FloatVectors for f32 {
 impl FloatVectors for f16 {
     #[inline(always)]
     unsafe fn load<S: Simd>(from: *const f16) -> S::V {
-        // SAFETY: the caller's promise; a half is its 16 bits.
+        // SAFETY: the caller has `from` readable for a vector on a machine with `S`; an f16 is its
+        // 16 bits.
         unsafe { S::load_f16(from.cast()) }
     }
 
     #[inline(always)]
     unsafe fn store<S: Simd>(to: *mut f16, v: S::V) {
-        // SAFETY: as above.
+        // SAFETY: the caller has `to` writable for a vector on a machine with `S`; an f16 is its 16
+        // bits.
         unsafe { S::store_f16(to.cast(), v) }
     }
 }
@@ -53,13 +55,15 @@ impl FloatVectors for f16 {
 impl FloatVectors for bf16 {
     #[inline(always)]
     unsafe fn load<S: Simd>(from: *const bf16) -> S::V {
-        // SAFETY: the caller's promise; a bfloat16 is its 16 bits.
+        // SAFETY: the caller has `from` readable for a vector on a machine with `S`; a bf16 is its
+        // 16 bits.
         unsafe { S::load_bf16(from.cast()) }
     }
 
     #[inline(always)]
     unsafe fn store<S: Simd>(to: *mut bf16, v: S::V) {
-        // SAFETY: as above.
+        // SAFETY: the caller has `to` writable for a vector on a machine with `S`; a bf16 is its 16
+        // bits.
         unsafe { S::store_bf16(to.cast(), v) }
     }
 }
@@ -84,11 +88,11 @@ pub(crate) fn narrow<T: FloatVectors>(level: Level, from: &[f32], to: &mut [T]) 
 
 fn convert<A: FloatVectors, B: FloatVectors>(level: Level, from: &[A], to: &mut [B]) {
     assert_eq!(from.len(), to.len(), "one element for each");
-    // SAFETY: the lengths are the same.
+    // SAFETY: the lengths are equal.
     unsafe { level.run_body(Convert { from, to }) }
 }
 
-/// Slices of one length.
+/// Conversion of a slice into another one of equal length.
 struct Convert<'a, A, B> {
     from: &'a [A],
     to: &'a mut [B],
@@ -141,7 +145,7 @@ mod tests {
                     assert_eq!(to_bits(*back), bits, "{isa:?}");
                 }
             }
-            // Between halves: just below, at and above the middle.
+            // Test between neighbouring halves: just below, at and just above the middle.
             let mut between: Vec<f32> = wide.iter().filter(|x| x.is_finite()).copied().collect();
             between.dedup();
             let ties: Vec<f32> = between

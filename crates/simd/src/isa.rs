@@ -1,17 +1,17 @@
-//! Which instruction set the kernels use, found once at run time.
+//! Instruction set of the kernels, found once at run time.
 //!
-//! The order of the variants is the order of preference: a machine that has one has all before it
-//! that are of its kind of processor, which [`Isa::ALL`] lists.
+//! The variants are in order of preference. A machine that has one also has all earlier ones of its
+//! kind of processor, which [`Isa::ALL`] lists.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::sync::OnceLock;
 
-/// An instruction set kernels are compiled for.
+/// An instruction set that kernels are compiled for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
-    /// Instructions that the compilation target guarantees, such as SSE2 on x86-64: the compiler
-    /// vectorises plain loops.
+    /// Instructions that the compilation target guarantees, such as SSE2 on x86-64. The compiler
+    /// vectorizes plain loops with them.
     Portable,
     /// NEON with fused multiply-add, which all AArch64 has.
     Neon,
@@ -21,12 +21,12 @@ pub enum Isa {
     Avx512,
 }
 
-/// The environment variable that lowers the instruction set.
+/// Name of the environment variable that lowers the instruction set.
 const VARIABLE: &str = "SARDONYX_ISA";
 
 impl Isa {
-    /// Every instruction set of this kind of processor there are kernels for, worst first, whatever
-    /// this machine has.
+    /// All instruction sets of this kind of processor that have kernels, worst first, including
+    /// those that this machine lacks.
     pub const ALL: &'static [Isa] = if cfg!(target_arch = "x86_64") {
         &[Isa::Portable, Isa::Avx2, Isa::Avx512]
     } else if cfg!(target_arch = "aarch64") {
@@ -35,34 +35,35 @@ impl Isa {
         &[Isa::Portable]
     };
 
-    /// The instruction set to use: the best of this machine, lowered by the environment variable
-    /// `SARDONYX_ISA` (`portable`; `avx2` or `avx512` on x86-64, `neon` on AArch64), which never
-    /// raises it above what the machine has. An empty variable is none. It is read once per
-    /// process.
+    /// Returns the instruction set to use: the best of this machine, lower_isa by the environment
+    /// variable `SARDONYX_ISA` (`portable`; `avx2` or `avx512` on x86-64, `neon` on AArch64), which
+    /// never raises it above those of the machine. An empty variable counts as unset. The variable
+    /// is read once per process.
     ///
     /// # Errors
     ///
     /// If the variable names no instruction set of this kind of processor.
-    pub fn requested() -> Result<Isa, UnknownIsa> {
+    pub fn from_environment() -> Result<Isa, UnknownIsa> {
         static REQUESTED: OnceLock<Result<Isa, UnknownIsa>> = OnceLock::new();
         REQUESTED
-            .get_or_init(|| lowered(machine_best(), std::env::var_os(VARIABLE).as_deref()))
+            .get_or_init(|| lower_isa(machine_best(), std::env::var_os(VARIABLE).as_deref()))
             .clone()
     }
 
-    /// As [`Isa::requested`]; the best of this machine if the variable names no instruction set.
+    /// Returns the instruction set to use like [`Isa::from_environment`], or the best of this
+    /// machine if the variable names no instruction set.
     pub fn detect() -> Isa {
-        Isa::requested().unwrap_or_else(|_| machine_best())
+        Isa::from_environment().unwrap_or_else(|_| machine_best())
     }
 
-    /// The one of [`Isa::detect`] and every one below it, worst first: for tests, which run under
-    /// each of them.
+    /// Returns the instruction set of [`Isa::detect`] and all below it, worst first, for tests that
+    /// run under each of them.
     pub fn available() -> &'static [Isa] {
         let worse = Isa::ALL.iter().filter(|isa| **isa < Isa::detect()).count();
         &Isa::ALL[..=worse]
     }
 
-    /// As `SARDONYX_ISA` spells it.
+    /// Returns the name as `SARDONYX_ISA` spells it.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
@@ -72,7 +73,7 @@ impl Isa {
         }
     }
 
-    /// Floats in a vector.
+    /// Returns the number of floats in a vector.
     pub const fn lanes(self) -> usize {
         match self {
             Isa::Avx512 => 16,
@@ -81,7 +82,7 @@ impl Isa {
         }
     }
 
-    /// Returns the number of vector registers; for portable code that of x86.
+    /// Returns the number of vector registers. Portable code counts those of x86.
     pub const fn registers(self) -> usize {
         match self {
             Isa::Avx512 | Isa::Neon => 32,
@@ -95,7 +96,7 @@ impl Isa {
     }
 }
 
-/// `SARDONYX_ISA` names no instruction set.
+/// Error for a `SARDONYX_ISA` that names no instruction set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownIsa {
     value: OsString,
@@ -111,8 +112,8 @@ impl fmt::Display for UnknownIsa {
 
 impl std::error::Error for UnknownIsa {}
 
-/// `best`, or what the variable says where that is lower.
-fn lowered(best: Isa, variable: Option<&OsStr>) -> Result<Isa, UnknownIsa> {
+/// Returns the instruction set that the variable names if it is lower than `best`, else `best`.
+fn lower_isa(best: Isa, variable: Option<&OsStr>) -> Result<Isa, UnknownIsa> {
     let Some(value) = variable.filter(|value| !value.is_empty()) else {
         return Ok(best);
     };
@@ -150,7 +151,8 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// `cargo xtask isa` reads from this line what a process with its environment uses.
+    /// Start of the line in which a process reports its instruction set. `cargo xtask isa` reads
+    /// it.
     const LINE: &str = "instruction set in use: ";
 
     /// The spelling of each instruction set.
@@ -164,17 +166,17 @@ mod tests {
     #[test]
     fn the_variable_lowers_and_never_raises() {
         for &best in Isa::ALL {
-            assert_eq!(lowered(best, None), Ok(best));
-            assert_eq!(lowered(best, Some(OsStr::new(""))), Ok(best));
+            assert_eq!(lower_isa(best, None), Ok(best));
+            assert_eq!(lower_isa(best, Some(OsStr::new(""))), Ok(best));
             for (name, isa) in NAMES {
-                let found = lowered(best, Some(OsStr::new(name)));
+                let found = lower_isa(best, Some(OsStr::new(name)));
                 if Isa::ALL.contains(&isa) {
                     assert_eq!(found, Ok(isa.min(best)));
                 } else {
                     assert!(found.is_err(), "{name} is of another kind of processor");
                 }
             }
-            let error = lowered(best, Some(OsStr::new("avx3"))).unwrap_err().to_string();
+            let error = lower_isa(best, Some(OsStr::new("avx3"))).unwrap_err().to_string();
             let known = NAMES.iter().filter(|(_, isa)| Isa::ALL.contains(isa));
             let known: Vec<_> = known.map(|(name, _)| *name).collect();
             let known = known.join(", ");
@@ -201,7 +203,7 @@ mod tests {
 
     #[test]
     fn says_which_one_is_in_use() {
-        match Isa::requested() {
+        match Isa::from_environment() {
             Ok(isa) => println!("{LINE}{}", isa.name()),
             Err(error) => println!("{LINE}none: {error}"),
         }
@@ -221,7 +223,8 @@ mod tests {
         command
     }
 
-    /// What the test above says in a process of its own.
+    /// Runs this program with `SARDONYX_ISA` set to `forced` and returns the instruction set that
+    /// it reports.
     fn in_use(forced: &str) -> String {
         let output = this_program()
             .args(["--exact", "isa::tests::says_which_one_is_in_use", "--nocapture"])

@@ -1,10 +1,10 @@
 //! [`Simd`] on NEON: 4 lanes, 32 registers.
 //!
-//! A vector is one register, not a pair: 32 registers take the tile shapes of AVX-512, a product
-//! of 12 rows by two vectors has its 24 sums and both operands in registers, and fewer channels are
+//! A vector is one register, not a pair. 32 registers take the tile shapes of AVX-512: a product of
+//! 12 rows by two vectors has its 24 sums and both operands in registers, and fewer channels are
 //! padded. Loops that are not tiles take two vectors at a time already.
 //!
-//! Nothing is fetched in software: distances are measured, and no such machine has been.
+//! Nothing is prefetched in software, as prefetch distances were not measured on such a machine.
 //!
 //! Every processor of the target has NEON, so functions need no attribute.
 
@@ -17,7 +17,7 @@ use crate::{Body, Integers, Loop, Simd, Vector};
 pub struct Neon;
 
 // The unsafe operations below are intrinsics of NEON, which the target has, or accesses to lanes
-// the caller vouches for.
+// that the caller has valid.
 impl Simd for Neon {
     type V = float32x4_t;
     type F64 = float64x2_t;
@@ -39,11 +39,11 @@ impl Simd for Neon {
             neon,
             #[inline(never)]
             unsafe fn separate<B: Body>(body: B) -> B::Out {
-                // SAFETY: the caller's promise.
+                // SAFETY: the target has NEON; the caller upholds the body's demands.
                 unsafe { body.run::<Neon>() }
             }
         );
-        // SAFETY: see the head of this impl; the rest is the caller's promise.
+        // SAFETY: see the head of this impl; the caller upholds the body's demands.
         unsafe { separate(body) }
     }
 
@@ -289,7 +289,7 @@ impl Simd for Neon {
 }
 
 // The unsafe operations below are intrinsics of NEON, which the target has, or accesses to lanes
-// the caller vouches for.
+// that the caller has valid.
 impl Vector for float64x2_t {
     type Element = f64;
     const LANES: usize = 2;

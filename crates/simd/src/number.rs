@@ -1,9 +1,9 @@
-//! The element types kernels compute with, and what one element operation means for each.
+//! Element types of kernels, and the operations on one element of each.
 //!
-//! The one idea: every type has a *wide* type it computes in ([`Number::Wide`]: f32 for the narrow
-//! floats, itself otherwise). Kernels load, widen, compute, narrow and store; all of it is
-//! branch-free and inlines, so that loops over any type vectorise, the conversions of f16 and bf16
-//! included.
+//! Every type has a *wide* type in which it computes ([`Number::Wide`]): f32 for f16 and bf16, the
+//! type itself for all others. Kernels load, widen, compute, narrow and store. All of these steps
+//! are branch-free and inline, so that loops over any type vectorize, including the conversions of
+//! f16 and bf16.
 //!
 //! Integers wrap. Integer division truncates; a division or remainder by zero gives 0, and MIN / -1
 //! wraps to MIN.
@@ -17,9 +17,9 @@ use crate::{Level, Loop, halves};
 
 /// An element type.
 pub trait Number: Copy + Default + PartialEq + PartialOrd + Debug + Send + Sync + 'static {
-    /// The type this one computes in.
+    /// Type in which this type computes.
     type Wide: Arith;
-    /// The floating-point type for what only floats can do (roots, logarithms): f32 for f32, f16
+    /// Floating-point type of functions that only floats have (roots, logarithms): f32 for f32, f16
     /// and bf16, else f64.
     type Real: Math;
     const ZERO: Self;
@@ -33,14 +33,15 @@ pub trait Number: Copy + Default + PartialEq + PartialOrd + Debug + Send + Sync 
     /// Rounds a number of the wide type to the nearest, ties to even.
     fn narrow(wide: Self::Wide) -> Self;
     fn to_real(self) -> Self::Real;
-    /// Rounded for floats; truncated and saturating for integers, NaN becomes 0.
+    /// Converts a real number. Floats round to the nearest; integers truncate and saturate, and NaN
+    /// becomes 0.
     fn from_real(real: Self::Real) -> Self;
     fn to_f64(self) -> f64;
-    /// As [`Number::from_real`].
+    /// Converts an f64 with the rules of [`Number::from_real`].
     fn from_f64(x: f64) -> Self;
-    /// Returns the elements themselves if the type computes in itself.
+    /// Returns the elements themselves if the wide type is the type itself.
     fn as_wide(elements: &[Self]) -> Option<&[Self::Wide]>;
-    /// Returns the elements themselves for writing if the type computes in itself.
+    /// Returns the elements themselves for writing if the wide type is the type itself.
     fn as_wide_mut(elements: &mut [Self]) -> Option<&mut [Self::Wide]>;
     /// Widens the elements of `from` into `to`, which is as long.
     fn widen_all(level: Level, from: &[Self], to: &mut [Self::Wide]);
@@ -58,17 +59,16 @@ pub trait Number: Copy + Default + PartialEq + PartialOrd + Debug + Send + Sync 
             *to = Self::from_real(*from);
         }
     }
-    /// Runs a loop over this type, compiled for as many instruction sets as the type is worth:
-    /// three for f32, AVX2 and the target's own for other floats, the target's own for integers.
-    /// Every copy is code to build and to load.
+    /// Runs a loop over this type, compiled for a number of instruction sets that depends on the
+    /// type: three for f32, AVX2 and the target's own for other floats, the target's own for
+    /// integers. Every copy takes time to build and to load.
     #[doc(hidden)]
     fn run<B: Loop>(level: Level, body: B) -> B::Out;
 }
 
 /// A type that computes in itself: f32, f64 and the integers.
 pub trait Arith: Number<Wide = Self> + AnyBits {
-    /// What long sums of this type are kept in: f64 for floats, the type itself (wrapping) for
-    /// integers.
+    /// Type of accumulators of long sums: f64 for floats, the type itself (wrapping) for integers.
     type Total: Arith<Total = Self::Total>;
     fn to_total(self) -> Self::Total;
     fn from_total(total: Self::Total) -> Self;
@@ -76,28 +76,28 @@ pub trait Arith: Number<Wide = Self> + AnyBits {
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
     fn div(self, other: Self) -> Self;
-    /// Remainder with the sign of the divisor (Python's `%`).
+    /// Computes the remainder with the sign of the divisor, like Python's `%`.
     fn modulo(self, other: Self) -> Self;
-    /// Remainder with the sign of the dividend (C's `fmod`).
+    /// Computes the remainder with the sign of the dividend, like C's `fmod`.
     fn rem(self, other: Self) -> Self;
-    /// Power. A negative exponent of an integer gives the truncated quotient: 0 unless the base is
-    /// 1 or -1.
+    /// Raises `self` to a power. A negative exponent of an integer gives the truncated quotient: 0
+    /// unless the base is 1 or -1.
     fn pow(self, exponent: Self) -> Self;
     fn neg(self) -> Self;
     fn abs(self) -> Self;
-    /// -1, 0 or 1; NaN stays NaN.
+    /// Returns -1, 0 or 1 by the sign of `self`. NaN stays NaN.
     fn sign(self) -> Self;
     fn is_nan(self) -> bool;
 
-    /// The greater one; NaN if either is NaN.
+    /// Returns the greater number, or NaN if either is NaN.
     #[inline(always)]
     fn max(self, other: Self) -> Self {
         let greater = if self > other { self } else { other };
-        // The comparison picks `other` when either is NaN.
+        // The comparison selects `other` when either is NaN.
         if self.is_nan() { self } else { greater }
     }
 
-    /// The smaller one; NaN if either is NaN.
+    /// Returns the smaller number, or NaN if either is NaN.
     #[inline(always)]
     fn min(self, other: Self) -> Self {
         let smaller = if self < other { self } else { other };
@@ -105,23 +105,23 @@ pub trait Arith: Number<Wide = Self> + AnyBits {
     }
 }
 
-/// The floats kernels compute in: f32 and f64.
+/// Floats in which kernels compute: f32 and f64.
 ///
-/// `FMA` says that the code is compiled for a machine with fused multiply-add, where one
-/// instruction does it; elsewhere it would be a call into the C library.
+/// `FMA` is true in code compiled for a machine with fused multiply-add, where it is one
+/// instruction. Elsewhere it would be a call into the C library.
 pub trait Math: Arith<Real = Self> {
-    /// `self * b + c`.
+    /// Computes `self * b + c`, fused if `FMA`.
     fn mul_add<const FMA: bool>(self, b: Self, c: Self) -> Self;
     fn sqrt(self) -> Self;
     fn ceil(self) -> Self;
     fn floor(self) -> Self;
-    /// To the nearest integer, ties to even.
+    /// Rounds to the nearest integer, ties to even.
     fn round_even(self) -> Self;
     fn exp<const FMA: bool>(self) -> Self;
     /// Computes the exponential of a number up to 0. Exponentials that would be subnormal may be 0.
     fn exp_nonpositive<const FMA: bool>(self) -> Self;
     fn ln<const FMA: bool>(self) -> Self;
-    /// `ln(1 + exp(self))`.
+    /// Computes `ln(1 + exp(self))`.
     fn softplus<const FMA: bool>(self) -> Self;
     fn expm1<const FMA: bool>(self) -> Self;
     fn tanh<const FMA: bool>(self) -> Self;
@@ -129,7 +129,7 @@ pub trait Math: Arith<Real = Self> {
     fn erf<const FMA: bool>(self) -> Self;
     /// Computes `self / 2 * (1 + erf(self / sqrt 2))`.
     fn gelu<const FMA: bool>(self) -> Self;
-    /// Computes the approximation of [`Math::gelu`] with tanh.
+    /// Computes the approximation of [`Math::gelu`] by tanh.
     fn gelu_tanh<const FMA: bool>(self) -> Self;
     fn sin<const FMA: bool>(self) -> Self;
     fn cos<const FMA: bool>(self) -> Self;
@@ -213,7 +213,7 @@ macro_rules! integers {
                 if exponent < 0 {
                     return match self {
                         1 => 1,
-                        // -1, if there is one: odd exponents keep the sign.
+                        // -1, if the type has it: odd exponents keep the sign.
                         x if x == (0 as $t).wrapping_sub(1) => if exponent & 1 == 0 { 1 } else { x },
                         _ => 0,
                     };
@@ -318,8 +318,8 @@ macro_rules! wide_floats {
             #[inline(always)]
             fn is_nan(self) -> bool { $t::is_nan(self) }
             // One instruction takes the greater, or `other` where either is NaN; setting bits
-            // brings back a NaN in `self`. A second selection would do, but tempts the compiler
-            // into masked stores, which later loads wait for.
+            // restores a NaN in `self`. A second selection would do as well, but makes the compiler
+            // use masked stores, which later loads wait for.
             #[inline(always)]
             fn max(self, other: $t) -> $t {
                 let greater = if self > other { self } else { other };
@@ -376,15 +376,16 @@ macro_rules! narrow_floats {
 
 narrow_floats!(f16, f16_to_f32, f32_to_f16; bf16, bf16_to_f32, f32_to_bf16);
 
-// The `half` crate asks the CPU for its conversion instructions at every element, which keeps loops
-// from vectorising. The forms below are integer arithmetic and selects only. They follow the idea
-// Fabian Giesen published as "half_to_float" and "float_to_half_fast3_rtne": let floating-point
-// addition do the shifting and rounding of subnormals.
+// The `half` crate checks the CPU for its conversion instructions at every element, which keeps
+// loops from vectorizing. The functions below use integer arithmetic and selects only. They follow
+// the idea that Fabian Giesen published as "half_to_float" and "float_to_half_fast3_rtne":
+// floating-point addition does the shifting and rounding of subnormals.
 
-/// The f32 next to `x` whose last bit is set, unless `x` is an f32: so it lies on the same side of
-/// all numbers of narrower types, and of all ties between them, and can be rounded once more. The
-/// `half` crate looks at the upper half of a double only, and so takes what is just above a tie for
-/// one.
+/// Rounds `x` to odd: returns `x` if it is an f32, else the adjacent f32 whose last bit is set.
+/// That lies on the same side as `x` of all numbers of narrower types and of all ties between them,
+/// so that it can be rounded once more (Boldo and Melquiond, "Emulation of FMA and correctly
+/// rounded sums: proved algorithms using rounding to odd", 2008). The `half` crate reads only the
+/// upper half of a double, and so takes a number just above a tie for the tie.
 #[inline(always)]
 pub fn to_f32_odd(x: f64) -> f32 {
     let nearest = x as f32;
@@ -399,15 +400,15 @@ pub fn to_f32_odd(x: f64) -> f32 {
     f32::from_bits(if is_exact || is_odd { bits } else { towards_x })
 }
 
-/// The f32 of a half, exactly.
+/// Converts an f16 to an f32, exactly.
 #[inline(always)]
 pub fn f16_to_f32(x: f16) -> f32 {
     let x = u32::from(x.to_bits());
     let magnitude = (x & 0x7fff) << 13;
     // Exponent bias 15 to 127.
     let normal = magnitude + (112 << 23);
-    // A subnormal is mantissa * 2^-24: put the mantissa below an implicit one of weight 2^-14 and
-    // take that off again.
+    // A subnormal is mantissa * 2^-24. Put the mantissa below an implicit one of weight 2^-14 and
+    // subtract that.
     let subnormal = f32::from_bits(magnitude + (113 << 23)) - f32::from_bits(113 << 23);
     let bits = if magnitude >= 0x1f << 23 {
         normal + (112 << 23)
@@ -419,13 +420,13 @@ pub fn f16_to_f32(x: f16) -> f32 {
     f32::from_bits(bits | (x & 0x8000) << 16)
 }
 
-/// The half nearest to `x`, ties to even.
+/// Rounds an f32 to the nearest f16, ties to even.
 #[inline(always)]
 pub fn f32_to_f16(x: f32) -> f16 {
     let bits = x.to_bits();
     let sign = bits >> 16 & 0x8000;
     let magnitude = bits & 0x7fff_ffff;
-    // Rounds up the lower half of the mantissa unless it is below a tie, or at one with an even
+    // Rounds up the lower half of the mantissa unless it is below a tie, or at a tie with an even
     // upper half.
     let odd = magnitude >> 13 & 1;
     let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
@@ -442,13 +443,13 @@ pub fn f32_to_f16(x: f32) -> f16 {
     f16::from_bits((half | sign) as u16)
 }
 
-/// The f32 of a bfloat16, exactly.
+/// Converts a bf16 to an f32, exactly.
 #[inline(always)]
 pub fn bf16_to_f32(x: bf16) -> f32 {
     f32::from_bits(u32::from(x.to_bits()) << 16)
 }
 
-/// The bfloat16 nearest to `x`, ties to even.
+/// Rounds an f32 to the nearest bf16, ties to even.
 #[inline(always)]
 pub fn f32_to_bf16(x: f32) -> bf16 {
     let bits = x.to_bits();
@@ -486,8 +487,8 @@ mod tests {
 
     #[test]
     fn floats_narrow_to_the_nearest() {
-        // A stride coprime to the mantissa walks through ties, overflow, subnormals and NaN; the
-        // neighbours of every tie are taken on purpose.
+        // A stride coprime to the mantissa walks through ties, overflow, subnormals and NaN. The
+        // neighbours of every tie are added.
         let sampled = (0..u32::MAX).step_by(4099);
         let ties = (0..=u16::MAX).flat_map(|h| {
             let tie = (f16_to_f32(f16::from_bits(h)).to_bits()).wrapping_add(0x1000);
@@ -506,7 +507,7 @@ mod tests {
 
     #[test]
     fn doubles_narrow_to_the_nearest() {
-        // All that is known of a tie is in the last bits of a double.
+        // Only the last bits of a double distinguish its neighbours from a tie.
         fn check<T: Number>(numbers: impl Iterator<Item = T>) {
             let numbers: Vec<f64> = numbers.map(|x| x.to_f64()).collect();
             for pair in numbers.windows(2) {

@@ -1,4 +1,4 @@
-//! Panics as values: what a panic says, and where it began.
+//! Panics as values, with their message and place.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -6,22 +6,21 @@ use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Once;
 
 thread_local! {
-    /// Place of the last panic of this thread, or of a worker that handed its panic on.
+    /// Source place of the last panic of this thread, or of a worker that handed its panic on.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// A panic that was caught.
+/// A catch_panic panic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Panic {
-    /// Its message.
+    /// Message of the panic.
     pub what: String,
-    /// File, line and column where it began, if [`keep_panic_places`] was called before.
+    /// File, line and column of its origin, if [`keep_panic_places`] was called before.
     pub place: Option<String>,
 }
 
-/// Has the process note where later panics begin, for [`caught`]. A library does not set a hook by
-/// itself: a program that wants places in errors calls this once. The hook that was set before
-/// still runs.
+/// Sets a hook that records where panics begin, for [`catch_panic`]. The library does not set it by
+/// itself: a program that wants places in errors calls this once. The previous hook still runs.
 pub fn keep_panic_places() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -33,30 +32,30 @@ pub fn keep_panic_places() {
     });
 }
 
-/// Calls a function, whose panic becomes an error. In a program with `panic = "abort"` a panic ends
-/// the process.
+/// Calls a function and returns its panic as an error. In a program with `panic = "abort"` a panic
+/// ends the process.
 ///
-/// The caller drops what the function may have left half done.
+/// The caller drops values that the function may have left half done.
 ///
 /// # Errors
 ///
 /// The function panicked.
-pub fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Panic> {
-    // A panic that others caught is not the one that is to come.
+pub fn catch_panic<R>(work: impl FnOnce() -> R) -> Result<R, Panic> {
+    // Forget the place of an earlier panic that other code catch_panic.
     set_place(None);
     Panicked::catch(work)
         .map_err(|Panicked { payload, place }| Panic { what: message_of(&*payload), place })
 }
 
-/// A panic that one thread caught and another one continues.
+/// A panic that one thread catch_panic and another continues.
 pub(crate) struct Panicked {
     payload: Box<dyn Any + Send>,
     place: Option<String>,
 }
 
 impl Panicked {
-    /// Calls a function and catches its panic. The caller drops what the function may have left
-    /// half done.
+    /// Calls a function and catches its panic. The caller drops values that the function may have
+    /// left half done.
     pub(crate) fn catch<R>(work: impl FnOnce() -> R) -> Result<R, Panicked> {
         catch_unwind(AssertUnwindSafe(work))
             .map_err(|payload| Panicked { payload, place: take_place() })
@@ -69,7 +68,7 @@ impl Panicked {
     }
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 fn message_of(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
@@ -81,7 +80,7 @@ fn take_place() -> Option<String> {
     PLACE.try_with(RefCell::take).ok().flatten()
 }
 
-/// Sets the place of the panic that this thread has, or goes on with.
+/// Sets the place of the current or continued panic of this thread.
 fn set_place(place: Option<String>) {
     // A panic while the values of a thread are dropped has no place.
     let _ = PLACE.try_with(|last| last.replace(place));
@@ -98,7 +97,7 @@ mod tests {
         for threads in [1, 3] {
             let pool = Pool::new(threads);
             let line = line!() + 3;
-            let found = caught(|| {
+            let found = catch_panic(|| {
                 pool.run(9, |chunk| {
                     assert!(chunk != 4, "chunk {chunk}");
                 })
@@ -106,13 +105,13 @@ mod tests {
             let Err(Panic { what, place: Some(place) }) = found else { panic!("{found:?}") };
             assert_eq!(what, "chunk 4");
             assert!(place.starts_with(&format!("{}:{line}:", file!())), "{place}");
-            assert_eq!(caught(|| 7), Ok(7));
+            assert_eq!(catch_panic(|| 7), Ok(7));
         }
     }
 
     #[test]
     fn a_payload_of_another_type_has_no_message() {
-        let found = caught::<()>(|| resume_unwind(Box::new(7)));
+        let found = catch_panic::<()>(|| resume_unwind(Box::new(7)));
         assert_eq!(found.map_err(|panic| panic.what), Err("a panic without a message".into()));
     }
 }

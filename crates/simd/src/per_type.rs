@@ -1,20 +1,21 @@
-//! Kernels as methods of element types, so that their loops are compiled in the crate of the kernel
-//! and only there.
+//! Kernels as methods of element types, so that their loops are compiled only in the crate of the
+//! kernel.
 //!
 //! A generic function is compiled where it is used. Kernels are many loops for many types and
-//! instruction sets; compiled in the crates that call them, they would be built again with every
-//! change there, at those crates' optimisation level. A method of a concrete type has its code in
-//! the crate that implements it. The functions behind it keep the documentation.
+//! instruction sets. Compiled in the crates that call them, they would be built again with every
+//! change there, at those crates' optimization level. A method of a concrete type has its code in
+//! the crate that implements it. The documentation is at the function that the method calls.
 
-/// Declares a trait and implements it for types. One method,
+/// Declares a trait and implements it for each listed type. A method
 ///
 /// ```text
 /// reduce::reduce = fn reduce(exec: &Exec<'_>, .., out: &mut [Self]);
 /// ```
 ///
 /// becomes `fn reduce(..);` in the trait and `fn reduce(..) { crate::reduce::reduce(..) }` for each
-/// type. A blanket implementation would be generic again. A `#[cfg]` before a method leaves it out.
-// The functions are those of the crate that declares the trait.
+/// type. A blanket implementation would be generic again. A `#[cfg]` before a method applies to the
+/// method.
+// The paths are those of the crate that declares the trait.
 #[allow(clippy::crate_in_macro_def)]
 #[macro_export]
 macro_rules! per_type {

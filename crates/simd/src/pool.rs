@@ -1,18 +1,18 @@
 //! The thread pool: persistent workers that spin briefly and then park.
 //!
-//! The one idea: a parallel region is *open* or *closed*, and one atomic word tells which, together
-//! with how many workers may enter. Only callers write it. A worker that wants to enter marks its
-//! own seat and looks at the word again, so threads that enter and leave do not contend. The caller
-//! opens the region, works on chunks itself, closes it when no chunk is left and waits only for
+//! A parallel region is *open* or *closed*. One atomic word holds this state and the number of
+//! workers that may enter, and only callers write it. A worker that wants to enter marks its own
+//! seat and reads the word again, so that threads that enter and leave do not contend. The caller
+//! opens the region, works on chunks itself, closes it when no chunk is left, and waits only for
 //! workers whose seats are marked. A worker that wakes late finds the region closed and goes back
 //! to sleep, so a region never waits for a thread that did not take part.
 //!
 //! Waking a parked worker is a system call. All threads of a region share these calls: each wakes
 //! [`WAKES`] workers before each of its chunks, as long as some are parked.
 //!
-//! All pools of [`Pool::shared`] have the same workers: the process has as many as the largest of
-//! them wants, and each lets only its own number take part. These workers run one region at a time.
-//! A second caller, or a chunk that opens a region itself, runs its chunks inline.
+//! All pools of [`Pool::new_shared`] share the workers of the process, as many as the largest of
+//! them needs; each pool lets only its own number take part. These workers run one region at a
+//! time. A second caller, or a chunk that opens a region itself, runs its chunks inline.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::marker::PhantomData;
@@ -26,29 +26,30 @@ use crate::panics::Panicked;
 use crate::recording;
 
 /// Work: time for which an idle worker spins before it parks. Long enough to bridge the gap between
-/// two operators of a model, short enough not to matter when the machine is shared.
+/// two operators of a model, short enough not to matter on a shared machine.
 const SPIN: Duration = Duration::from_micros(40);
 
-/// Work: parked workers that a thread wakes before each of its chunks.
+/// Work: number of parked workers that a thread wakes before each of its chunks.
 const WAKES: usize = 4;
 
-/// Set in [`Shared::state`] while workers may enter the region.
+/// Bit of [`Shared::state`] that is set while workers may enter the region.
 const OPEN: u64 = 1 << 31;
-/// The low bits of [`Shared::state`]: the number of workers that may enter.
+/// Low bits of [`Shared::state`]: the number of workers that may enter.
 const LIMIT: u64 = OPEN - 1;
-/// One step of the region counter, the high half of [`Shared::state`] and of [`Share::next`].
+/// One step of the region counter, which is the high half of [`Shared::state`] and of
+/// [`Share::next`].
 const EPOCH: u64 = 1 << 32;
 
-/// Question whether a region is to end.
+/// Predicate that cancels a region when it returns true.
 type Ends = dyn Fn() -> bool;
 
-/// The end of work before it is done. Only a question of [`Pool::until`] leads to it. Outputs of a
-/// function that returns it hold any values.
+/// Cancellation of work before it is complete, by a predicate of [`Pool::run_until`]. The outputs
+/// of a function that returns it hold arbitrary values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ended;
 
-/// Failure of a function that checks its operands: an operand that it cannot use, or the end.
+/// Failure of a function that checks its operands: an operand that it cannot use, or cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure<E> {
     Operand(E),
@@ -61,11 +62,13 @@ impl<E> From<Ended> for Failure<E> {
     }
 }
 
-/// Result of a chunk: `()`, or a [`Result`] if the chunk can end before it is done.
+/// Result of a chunk: `()`, or a [`Result`] if the chunk can be cancelled.
 pub trait Outcome {
+    /// Converts the outcome to a result.
+    ///
     /// # Errors
     ///
-    /// The chunk ended.
+    /// The chunk was cancelled.
     fn into_result(self) -> Result<(), Ended>;
 }
 
@@ -85,36 +88,36 @@ impl Outcome for Result<(), Ended> {
 
 /// A set of threads that run the chunks of one parallel region at a time.
 ///
-/// Clones are the same pool. Dropping the last one of [`Pool::new`] ends and joins its workers.
+/// Clones are one pool. Dropping the last clone of a [`Pool::new`] ends and joins its workers.
 #[derive(Clone)]
 pub struct Pool {
     crew: Arc<Crew>,
     threads: usize,
 }
 
-/// The workers of one pool, or of all that share those of the process.
+/// Workers of one pool, or of all pools that share those of the process.
 struct Crew {
     shared: Arc<Shared>,
     workers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 thread_local! {
-    /// The pool on which this thread packs constants, if it is not that of the process.
+    /// Pool on which this thread packs constants, if not that of the process.
     static PACKING: RefCell<Option<Pool>> = const { RefCell::new(None) };
-    /// Question that regions of this thread ask, if any. [`Pool::until`] takes it away before it
-    /// ends.
+    /// Predicate that cancels regions of this thread, if any. [`Pool::run_until`] removes it before
+    /// it returns.
     static ENDS: Cell<Option<&'static Ends>> = const { Cell::new(None) };
 }
 
-/// Has regions of this thread ask `ends`, until what is returned is dropped.
-fn asking<'a>(ends: &'a dyn Fn() -> bool) -> EndsBefore<'a> {
-    // SAFETY: only the lifetime is another one. Only this thread uses it, and only until the answer
-    // is dropped: before `ends` goes, also by unwinding, as no caller keeps it from being dropped.
+/// Cancels regions of this thread once `ends` returns true, until the returned guard is dropped.
+fn set_ends<'a>(ends: &'a dyn Fn() -> bool) -> EndsBefore<'a> {
+    // SAFETY: only the lifetime changes. Only this thread calls `ends`, and only until the guard is
+    // dropped. That is before `ends` is dropped, also when unwinding, as no caller leaks the guard.
     let ends = unsafe { std::mem::transmute::<&'a dyn Fn() -> bool, &'static Ends>(ends) };
     EndsBefore(ENDS.replace(Some(ends)), PhantomData)
 }
 
-/// Puts back what regions asked before, also after a panic.
+/// Guard that restores the previous predicate when dropped, also after a panic.
 struct EndsBefore<'a>(Option<&'static Ends>, PhantomData<&'a ()>);
 
 impl Drop for EndsBefore<'_> {
@@ -123,9 +126,9 @@ impl Drop for EndsBefore<'_> {
     }
 }
 
-/// Whether what the calling thread does is to end.
+/// Whether the work of the calling thread is cancelled.
 fn is_to_end() -> bool {
-    // What is asked may run something itself, which does not ask again.
+    // The predicate may open regions itself, which must not call it again.
     let Some(ends) = ENDS.take() else { return false };
     let answer = ends();
     ENDS.set(Some(ends));
@@ -139,12 +142,12 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Limit: most threads of a pool. More are a mistake in a number, and starting them would take
+    /// Limit: most threads of a pool. A larger number is a mistake, and starting so many would take
     /// all memory.
     pub const MOST_THREADS: usize = 1024;
 
-    /// Makes a pool of `threads` threads, the caller included, which it shares with no other pool:
-    /// `1` (or `0`) starts no thread at all.
+    /// Makes a pool of `threads` threads, the caller included, with workers of its own. `1` (or
+    /// `0`) starts no thread.
     ///
     /// If the system refuses to start a thread, the pool is smaller.
     pub fn new(threads: usize) -> Pool {
@@ -154,11 +157,12 @@ impl Pool {
         Pool { crew, threads }
     }
 
-    /// Makes a pool of `threads` threads, the caller included, out of those of the process. `1` (or
-    /// `0`) starts no thread, and a number that another such pool had before starts none either.
+    /// Makes a pool of `threads` threads, the caller included, that shares the workers of the
+    /// process. `1` (or `0`) starts no thread, and neither does a number up to that of an earlier
+    /// shared pool.
     ///
     /// If the system refuses to start a thread, the pool is smaller.
-    pub fn shared(threads: usize) -> Pool {
+    pub fn new_shared(threads: usize) -> Pool {
         static PROCESS: OnceLock<Arc<Crew>> = OnceLock::new();
         let threads = threads.clamp(1, Pool::MOST_THREADS);
         if threads == 1 {
@@ -177,7 +181,7 @@ impl Pool {
     /// Returns the shared pool of [`Pool::available_threads`] threads.
     pub fn global() -> &'static Pool {
         static GLOBAL: OnceLock<Pool> = OnceLock::new();
-        GLOBAL.get_or_init(|| Pool::shared(Pool::available_threads()))
+        GLOBAL.get_or_init(|| Pool::new_shared(Pool::available_threads()))
     }
 
     /// Returns a pool of the calling thread alone, for work inside a chunk.
@@ -200,15 +204,16 @@ impl Pool {
         self.threads
     }
 
-    /// Returns the number of workers of this pool and of all that share them. The caller is none.
+    /// Returns the number of workers of this pool and of all pools that share them. The caller does
+    /// not count.
     pub fn workers(&self) -> usize {
         self.crew.workers.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Calls a function that packs constants, which happens on this pool and not on that of the
-    /// process, as long as it is the calling thread that asks for it.
+    /// Calls a function during which the calling thread packs constants on this pool instead of
+    /// that of the process.
     pub fn pack_within<R>(&self, body: impl FnOnce() -> R) -> R {
-        /// Puts back what was there, also after a panic.
+        /// Guard that restores the previous pool when dropped, also after a panic.
         struct Before(Option<Pool>);
         impl Drop for Before {
             fn drop(&mut self) {
@@ -219,40 +224,40 @@ impl Pool {
         body()
     }
 
-    /// Calls a function whose parallel regions, as long as it is the calling thread that opens
-    /// them, ask `ends` before each chunk that this thread takes. Once the answer is yes, no more
-    /// chunks begin, and the region returns [`Ended`], which the function passes on.
-    pub fn until<R>(ends: &dyn Fn() -> bool, body: impl FnOnce() -> R) -> R {
-        let _before = asking(ends);
+    /// Calls a function during which `ends` can cancel the parallel regions that the calling thread
+    /// opens. They call `ends` before each chunk that this thread takes. Once it returns true, no
+    /// more chunks begin, and the region returns [`Ended`], which the function passes on.
+    pub fn run_until<R>(ends: &dyn Fn() -> bool, body: impl FnOnce() -> R) -> R {
+        let _before = set_ends(ends);
         body()
     }
 
-    /// Asks whether the work of the calling thread is to end, as a region does before a chunk: for
-    /// long work that opens no regions. [`Pace`](crate::Pace) asks now and then.
+    /// Checks whether the work of the calling thread is cancelled, for long work that opens no
+    /// regions. [`Pace`](crate::Pace) calls this now and then.
     ///
     /// # Errors
     ///
-    /// The work is to end. Without [`Pool::until`] it never is.
+    /// The work is cancelled, which needs an enclosing [`Pool::run_until`].
     pub fn check_ended() -> Result<(), Ended> {
         if is_to_end() { Err(Ended) } else { Ok(()) }
     }
 
-    /// Whether anything is asked of what the calling thread does.
+    /// Whether the work of the calling thread can be cancelled.
     pub fn may_end() -> bool {
         ENDS.get().is_some()
     }
 
-    /// Calls a function whose regions ask nothing, also within [`Pool::until`], and returns its
-    /// value, as it cannot end before it has one.
+    /// Calls a function whose regions cannot be cancelled, also within [`Pool::run_until`], and
+    /// returns its value.
     ///
     /// # Panics
     ///
-    /// If the function returns an [`Ended`] that it has from elsewhere.
-    pub fn to_its_end<R>(body: impl FnOnce() -> Result<R, Ended>) -> R {
+    /// The function returned an [`Ended`] from elsewhere.
+    pub fn run_to_end<R>(body: impl FnOnce() -> Result<R, Ended>) -> R {
         let _before = EndsBefore(ENDS.take(), PhantomData);
         match body() {
             Ok(value) => value,
-            Err(Ended) => unreachable!("regions that ask nothing do not end"),
+            Err(Ended) => unreachable!("regions without a predicate do not end"),
         }
     }
 
@@ -264,20 +269,20 @@ impl Pool {
     /// Runs `body(0)` to `body(chunks - 1)`, each once, on the threads of the pool, and returns
     /// when all are done.
     ///
-    /// Each thread begins with a share of adjacent chunks, the same in every region of as many
-    /// chunks, and takes them in order, one at a time. One that has none left takes those of
-    /// others. So what one region leaves in the cache of a core is used there by the next, where
-    /// both cut the same data in the same order. If the workers already run a region, all chunks
-    /// run on the caller.
+    /// Each thread begins with a share of adjacent chunks, which depends only on the number of
+    /// chunks, and takes them in order, one at a time. A thread without chunks left takes those of
+    /// others. So data that one region leaves in the cache of a core is used there by the next one,
+    /// where both cut the data alike. If the workers already run a region, all chunks run on the
+    /// caller.
     ///
     /// # Errors
     ///
-    /// The work is to end ([`Pool::until`]), or a chunk ended. Not all chunks have run.
+    /// The work was cancelled ([`Pool::run_until`]), or a chunk was. Not all chunks have run.
     ///
     /// # Panics
     ///
-    /// When a chunk panics, with the payload of the first such panic, after the other chunks have
-    /// run (at once when the chunks run on the caller alone).
+    /// When a chunk panics, with the payload of the first panic, after the other chunks have run
+    /// (at once when the chunks run on the caller alone).
     #[inline]
     pub fn run<R: Outcome>(
         &self,
@@ -287,11 +292,11 @@ impl Pool {
         self.run_on(self.threads, chunks, body)
     }
 
-    /// Like [`Pool::run`], but on at most `threads` threads of the pool.
+    /// Runs chunks like [`Pool::run`], but on at most `threads` threads of the pool.
     ///
     /// # Errors
     ///
-    /// As [`Pool::run`].
+    /// The work was cancelled ([`Pool::run_until`]), or a chunk was. Not all chunks have run.
     #[inline]
     pub fn run_on<R: Outcome>(
         &self,
@@ -302,8 +307,9 @@ impl Pool {
         self.run_dyn(threads, chunks, &|chunk| body(chunk).into_result())
     }
 
-    /// Runs [`Pool::run_on`], compiled once: a copy for each of its callers would hold the whole
-    /// protocol and the body twice, and a call for each chunk costs nothing beside a chunk.
+    /// Runs [`Pool::run_on`] with a body behind a pointer, so that it is compiled once. A copy for
+    /// each caller would hold the whole protocol and the body twice, and a call per chunk is cheap
+    /// beside a chunk.
     fn run_dyn(&self, threads: usize, chunks: usize, body: &Body<'_>) -> Result<(), Ended> {
         let shared = &*self.crew.shared;
         let threads = threads.min(self.threads).min(chunks);
@@ -314,22 +320,22 @@ impl Pool {
         if threads > 1 && recording::is_on() {
             return recording::run(threads, chunks, in_order);
         }
-        // The number of a chunk takes half a word.
+        // The index of a chunk takes half a word, see [`Share::next`].
         let is_alone = threads <= 1 || chunks as u64 >= EPOCH - 1;
-        // Looks first: in a chunk the flag is set, and others read its line.
+        // Read first: within a chunk the flag is set, and other threads read its cache line.
         let is_busy =
             || shared.busy.load(Ordering::Relaxed) || shared.busy.swap(true, Ordering::Acquire);
         if is_alone || is_busy() {
             return (0..chunks).try_for_each(in_order);
         }
         // SAFETY: only the lifetime changes, of a pointer that is followed only while the region is
-        // open or has workers inside: this function returns after that.
+        // open or has workers inside. This function returns after that.
         let body = unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(body) };
         let old = shared.state.0.load(Ordering::Relaxed);
         debug_assert_eq!(old & OPEN, 0);
         let mut epoch = (old & !(EPOCH - 1)).wrapping_add(EPOCH);
         if epoch == 0 {
-            // Shares of the first regions would look like those of regions to come.
+            // Shares with the numbers of the first regions would look like those of the new ones.
             shared.shares.iter().for_each(|share| share.next.store(0, Ordering::Relaxed));
             epoch = EPOCH;
         }
@@ -338,8 +344,8 @@ impl Pool {
         // worker reads the job; `busy` keeps other callers out.
         unsafe { *shared.job.get() = job };
         shared.wake.store(0, Ordering::Relaxed);
-        // SeqCst here and where workers look: either the worker sees the new region before it
-        // parks, or the caller sees that one is parked.
+        // SeqCst here and where workers read the state: either the worker sees the new region
+        // before it parks, or the caller sees that the worker is parked.
         let limit = (threads - 1) as u64;
         shared.state.0.store(epoch | OPEN | limit, Ordering::SeqCst);
 
@@ -355,12 +361,12 @@ impl Pool {
                 if spins < 20_000 {
                     std::hint::spin_loop();
                 } else {
-                    // The worker has lost its core; let it have this one.
+                    // The worker has lost its core: let it have this one.
                     std::thread::yield_now();
                 }
             }
         }
-        // The workers have left, which makes what they stored visible.
+        // The workers have left, which makes their stores visible.
         let ended = take_flag(&shared.ended);
         let panicked = take_flag(&shared.panicked);
         let panic = panicked.then(|| shared.panic.lock().map_or(None, |mut slot| slot.take()));
@@ -391,14 +397,15 @@ impl Crew {
         Crew { shared, workers: Mutex::default() }
     }
 
-    /// Starts workers until there are `wanted`, and returns how many there are then.
+    /// Starts workers until there are `wanted`, and returns their number, which is lower if the
+    /// system refuses to start threads.
     fn start(&self, wanted: usize) -> usize {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         for seat in workers.len()..wanted.min(self.shared.seats.len()) {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name(format!("sardonyx-{seat}"));
             let Ok(worker) = thread.spawn(move || shared.work(seat)) else { break };
-            // It is not set yet: seats are filled in order, under the lock.
+            // The seat is not set yet: seats are filled in order, under the lock.
             let _ = self.shared.seats[seat].worker.set(worker.thread().clone());
             workers.push(worker);
         }
@@ -414,15 +421,14 @@ impl Drop for Crew {
             worker.thread().unpark();
         }
         for worker in workers.drain(..) {
-            // A worker catches the panics of chunks, so there is nothing to report.
+            // A worker catches the panics of chunks, so `join` has no panic to report.
             let _ = worker.join();
         }
     }
 }
 
-/// Returns range number `index` of `parts` when `items` are split as evenly as possible. So are the
-/// ranges of neighbours together: the first half of the parts has half of the items, give or take
-/// one.
+/// Returns range `index` of `parts` when `items` are split as evenly as possible. Adjacent ranges
+/// are even together, too: the first half of the parts has half of the items, give or take one.
 ///
 /// # Panics
 ///
@@ -434,13 +440,13 @@ pub fn split_even(items: usize, parts: usize, index: usize) -> Range<usize> {
     start(index)..start(index + 1)
 }
 
-/// The function that a region calls with the number of each chunk.
+/// Function that a region calls with the index of each chunk.
 type Body<'a> = dyn Fn(usize) -> Result<(), Ended> + Sync + 'a;
 
-/// A region's work.
+/// Work of a region.
 #[derive(Clone, Copy)]
 struct Job {
-    /// Valid while the region is open or has workers inside.
+    /// Function of the chunks. Valid while the region is open or has workers inside.
     body: *const Body<'static>,
     chunks: usize,
     /// Number of shares: one for each thread.
@@ -452,24 +458,24 @@ struct Job {
 impl Job {
     const EMPTY: Job = Job { body: &|_| Ok(()), chunks: 0, shares: 0, epoch: 0 };
 
-    /// Returns the chunks of a share.
+    /// Returns the chunks of share `index`.
     fn share(&self, index: usize) -> Range<usize> {
         split_even(self.chunks, self.shares, index)
     }
 }
 
-/// The chunks with which a thread begins: the caller of a region has the first share, the worker of
-/// each seat the one after that of the seat before.
+/// Chunks with which a thread begins. The caller of a region has the first share, and the worker of
+/// seat `i` has share `i + 1`.
 #[derive(Default)]
 #[repr(align(128))]
 struct Share {
     /// Number of the region, and the next chunk to hand out. With the number of an earlier region,
-    /// all chunks of the share are left; beyond the end of the share there is none left.
+    /// all chunks of the share are left; at or beyond the end of the share, none is.
     next: AtomicU64,
 }
 
 impl Share {
-    /// Takes the next chunk.
+    /// Takes the next chunk, or returns `None` if none is left.
     fn take(&self, job: &Job, chunks: &Range<usize>) -> Option<usize> {
         let mut word = self.next.load(Ordering::Relaxed);
         loop {
@@ -487,58 +493,63 @@ impl Share {
         }
     }
 
-    /// Leaves no chunk.
+    /// Takes all chunks that are left.
     fn clear(&self, job: &Job) {
         self.next.store(job.epoch | (EPOCH - 1), Ordering::Relaxed);
     }
 }
 
-/// One worker's place.
+/// State of one worker.
 #[derive(Default)]
 #[repr(align(128))]
 struct Seat {
-    /// Whether the worker is in a region, or looks whether it may enter one.
+    /// Whether the worker is in a region, or checks whether it may enter one.
     inside: AtomicBool,
+    /// Whether the worker is parked or about to park.
     asleep: AtomicBool,
-    /// Set shortly after the worker has been started.
+    /// Handle of the worker's thread, set shortly after the start.
     worker: OnceLock<Thread>,
 }
 
-/// A value in cache lines of its own, which are fetched in pairs.
+/// A value in cache lines of its own; the processor fetches lines in pairs.
 #[repr(align(128))]
 struct Apart<T>(T);
 
+/// State of a crew that callers and workers share.
 struct Shared {
-    /// Region counter, [`OPEN`], and how many workers may enter. Written by the caller of a region
-    /// only, since idle workers read it all the time.
+    /// Region counter, [`OPEN`], and the number of workers that may enter. Only the caller of a
+    /// region writes it, since idle workers read it all the time.
     state: Apart<AtomicU64>,
     /// Number of workers that are parked.
     parked: AtomicUsize,
-    /// First seat that no thread of the region has tried to wake.
+    /// First seat that no thread of the region has tried to wake yet.
     wake: AtomicUsize,
-    /// One for each seat, and one for the caller.
+    /// One share for the caller, and one for each seat.
     shares: Vec<Share>,
-    /// Written only while the region is closed and empty; read by workers inside.
+    /// Work of the region. Written only while the region is closed and empty; read by workers
+    /// inside.
     job: UnsafeCell<Job>,
-    /// Taken while a region runs; a caller that does not get it runs inline.
+    /// Set while a region runs. A caller that finds it set runs its chunks inline.
     busy: AtomicBool,
-    /// Whether the region is to end early.
+    /// Whether the region is cancelled.
     ended: AtomicBool,
-    /// Whether there was a panic in the region.
+    /// Whether a chunk of the region panicked.
     panicked: AtomicBool,
-    /// The first of them.
+    /// First panic of the region.
     panic: Mutex<Option<Panicked>>,
+    /// Whether workers must exit.
     quit: AtomicBool,
     seats: Vec<Seat>,
 }
 
-// SAFETY: `job` is the only part that is not `Sync` by itself; the protocol above keeps writers and
-// readers apart, and the closure it points to is `Sync`.
+// SAFETY: only `job` is not `Sync` by itself. The protocol of the module separates its writers from
+// its readers, and the closure behind it is `Sync`.
 unsafe impl Sync for Shared {}
-// SAFETY: as above; the pointer in `job` is used only while the closure lives.
+// SAFETY: the pointer in `job` is followed only while the closure lives.
 unsafe impl Send for Shared {}
 
 impl Shared {
+    /// Runs the worker of a seat until the pool is dropped.
     fn work(&self, seat: usize) {
         let mut seen = 0;
         while let Some(state) = self.wait(seat, seen) {
@@ -552,12 +563,12 @@ impl Shared {
             let state = self.state.0.load(Ordering::SeqCst);
             if state & OPEN != 0 && has_seat(state, seat) {
                 // SAFETY: the region was open after the seat was marked, so its caller waits for
-                // the mark to be cleared before it writes the next job; loading the state
-                // synchronises with opening.
+                // the mark to be cleared before it writes the next job. Loading the state
+                // synchronizes with opening.
                 let job = unsafe { *self.job.get() };
                 seen = job.epoch;
                 let ends = || self.ended.load(Ordering::Relaxed);
-                let before = asking(&ends);
+                let before = set_ends(&ends);
                 self.take_chunks(job, seat + 1);
                 drop(before);
             }
@@ -565,8 +576,9 @@ impl Shared {
         }
     }
 
-    /// Waits for a region other than number `seen` that the worker of this seat may enter; `None`
-    /// when the pool ends. Regions that it may not enter do not keep it awake.
+    /// Waits for a region other than number `seen` that the worker of this seat may enter, and
+    /// returns the state; `None` when the pool is dropped. Regions that the worker may not enter do
+    /// not keep it awake.
     fn wait(&self, seat: usize, mut seen: u64) -> Option<u64> {
         let asleep = &self.seats[seat].asleep;
         let mut spin_until: Option<Instant> = None;
@@ -595,7 +607,7 @@ impl Shared {
                 let now = Instant::now();
                 match spin_until {
                     None => spin_until = Some(now + SPIN),
-                    // Announce sleep and look at the state once more before parking.
+                    // Announce sleep and read the state once more before parking.
                     Some(end) if now >= end => {
                         self.parked.fetch_add(1, Ordering::SeqCst);
                         asleep.store(true, Ordering::SeqCst);
@@ -607,7 +619,7 @@ impl Shared {
         }
     }
 
-    /// Clears the mark that a worker is parked, and returns whether it was set.
+    /// Clears the flag that a worker is parked, and returns whether it was set.
     fn stay_awake(&self, seat: usize) -> bool {
         let was_asleep = self.seats[seat].asleep.swap(false, Ordering::SeqCst);
         if was_asleep {
@@ -616,7 +628,7 @@ impl Shared {
         was_asleep
     }
 
-    /// Wakes some of the parked workers of a region.
+    /// Wakes up to [`WAKES`] parked workers of a region.
     fn wake(&self, job: Job) {
         let mut woken = 0;
         while woken < WAKES && self.parked.load(Ordering::SeqCst) > 0 {
@@ -658,7 +670,7 @@ impl Shared {
         }
     }
 
-    /// Ends the region: no thread takes a further chunk, and chunks that ask end.
+    /// Cancels the region: no thread takes a further chunk, and chunks that check for it end.
     fn end(&self, job: Job) {
         self.ended.store(true, Ordering::Relaxed);
         for share in &self.shares[..job.shares] {
@@ -666,7 +678,7 @@ impl Shared {
         }
     }
 
-    /// Keeps the panic of a chunk, if it is the first.
+    /// Stores the panic of a chunk, unless the region has one already.
     fn keep_panic(&self, panicked: Panicked) {
         if let Ok(mut slot) = self.panic.lock() {
             slot.get_or_insert(panicked);
@@ -675,8 +687,8 @@ impl Shared {
     }
 }
 
-/// Clears a flag and returns whether it was set. Writes nothing in the usual case, as other threads
-/// read the line.
+/// Clears a flag and returns whether it was set. Writes nothing if it was not, as other threads
+/// read the cache line.
 fn take_flag(flag: &AtomicBool) -> bool {
     let is_set = flag.load(Ordering::Relaxed);
     if is_set {
@@ -685,7 +697,7 @@ fn take_flag(flag: &AtomicBool) -> bool {
     is_set
 }
 
-/// Whether the worker of a seat may enter the region of a state.
+/// Whether the worker of a seat may enter the region of `state`.
 fn has_seat(state: u64, seat: usize) -> bool {
     (seat as u64) < state & LIMIT
 }
@@ -720,7 +732,7 @@ mod tests {
         for _ in 0..20 {
             let done = AtomicUsize::new(0);
             let ran = pool.run(10, |chunk| {
-                // The thread of the first chunk has four more in its share.
+                // The thread of the first chunk has four more chunks in its share.
                 while chunk == 0 && done.load(Ordering::Relaxed) < 9 {
                     std::thread::yield_now();
                 }
@@ -825,8 +837,8 @@ mod tests {
             for allowed in [0, 1, 5] {
                 let (asked, done) = (Cell::new(0), AtomicUsize::new(0));
                 let ends = || asked.replace(asked.get() + 1) >= allowed;
-                let found = Pool::until(&ends, || {
-                    // The caller takes a chunk, whatever the others do.
+                let found = Pool::run_until(&ends, || {
+                    // The caller takes a chunk, however many the other threads take.
                     pool.run(1000, |_| {
                         done.fetch_add(1, Ordering::Relaxed);
                         std::thread::sleep(Duration::from_micros(50));
@@ -837,13 +849,13 @@ mod tests {
                 let done = done.into_inner();
                 assert!(done >= allowed && done < 1000, "{done} with {threads} threads");
             }
-            // What was there is there again, and all chunks run.
+            // The predicate is removed, and all chunks run.
             let done = AtomicUsize::new(0);
             let count = |_| {
                 done.fetch_add(1, Ordering::Relaxed);
             };
             assert_eq!(pool.run(10, count), Ok(()));
-            assert_eq!(Pool::until(&|| false, || pool.run(10, count)), Ok(()));
+            assert_eq!(Pool::run_until(&|| false, || pool.run(10, count)), Ok(()));
             assert_eq!(done.into_inner(), 20);
         }
     }
@@ -853,7 +865,7 @@ mod tests {
         let (pool, inner) = (Pool::new(2), AtomicUsize::new(0));
         let asked = Cell::new(0);
         let ends = || asked.replace(asked.get() + 1) >= 3;
-        let found = Pool::until(&ends, || {
+        let found = Pool::run_until(&ends, || {
             pool.run(100, |_| {
                 std::thread::sleep(Duration::from_micros(50));
                 pool.run(100, |_| {
@@ -871,8 +883,8 @@ mod tests {
         let count = |_| {
             done.fetch_add(1, Ordering::Relaxed);
         };
-        let found = Pool::until(&|| true, || {
-            Pool::to_its_end(|| Pool::serial().run(10, count));
+        let found = Pool::run_until(&|| true, || {
+            Pool::run_to_end(|| Pool::serial().run(10, count));
             Pool::serial().run(10, count)
         });
         assert_eq!((found, done.into_inner()), (Err(Ended), 10));
@@ -883,10 +895,10 @@ mod tests {
         for threads in [1, 2, 3] {
             let pool = Pool::new(threads);
             let start = Instant::now();
-            let found = Pool::until(&|| start.elapsed() > Duration::from_millis(20), || {
+            let found = Pool::run_until(&|| start.elapsed() > Duration::from_millis(20), || {
                 pool.run(threads, |_| {
                     let pace = crate::Pace::default();
-                    // Without a question it would take years.
+                    // Without cancellation it would take years.
                     (0..u64::MAX).try_for_each(|_| pace.count(1))
                 })
             });
@@ -905,13 +917,13 @@ mod tests {
     #[test]
     fn a_panic_stays_one() {
         let found = catch_unwind(|| {
-            Pool::until(&|| false, || Pool::serial().run(1, |_| -> () { panic_any("chunk") }))
+            Pool::run_until(&|| false, || Pool::serial().run(1, |_| -> () { panic_any("chunk") }))
         });
         assert_eq!(found.expect_err("a panic").downcast_ref::<&str>(), Some(&"chunk"));
     }
 
-    /// Counts the threads that take part in a region of many chunks that all take a while.
-    fn taking_part(pool: &Pool) -> usize {
+    /// Counts the threads that take part in a region of many chunks of a millisecond each.
+    fn count_participants(pool: &Pool) -> usize {
         let threads = Mutex::new(std::collections::HashSet::new());
         let ran = pool.run(12, |_| {
             threads.lock().expect("no panic").insert(std::thread::current().id());
@@ -923,30 +935,30 @@ mod tests {
 
     #[test]
     fn shared_pools_have_the_workers_of_the_largest() {
-        let four = Pool::shared(4);
-        let [two, three, again] = [2, 3, 4].map(Pool::shared);
+        let four = Pool::new_shared(4);
+        let [two, three, again] = [2, 3, 4].map(Pool::new_shared);
         let workers = 3.max(Pool::available_threads() - 1);
         for (pool, threads) in [(&four, 4), (&two, 2), (&three, 3), (&again, 4)] {
             assert_eq!((pool.threads(), pool.workers()), (threads, workers));
         }
-        assert_eq!((Pool::shared(1).threads(), Pool::shared(1).workers()), (1, 0));
-        assert_eq!(Pool::shared(0).threads(), 1);
+        assert_eq!((Pool::new_shared(1).threads(), Pool::new_shared(1).workers()), (1, 0));
+        assert_eq!(Pool::new_shared(0).threads(), 1);
     }
 
     #[test]
     fn of_shared_workers_no_more_take_part_than_the_pool_has() {
-        let [one, two, four] = [1, 2, 4].map(Pool::shared);
+        let [one, two, four] = [1, 2, 4].map(Pool::new_shared);
         for _ in 0..20 {
-            assert!(taking_part(&four) > 1);
-            assert!(taking_part(&two) <= 2);
-            assert_eq!(taking_part(&one), 1);
+            assert!(count_participants(&four) > 1);
+            assert!(count_participants(&two) <= 2);
+            assert_eq!(count_participants(&one), 1);
         }
         // A worker that sleeps through regions that it may not enter wakes for one that it may.
         for _ in 0..50 {
             std::thread::sleep(Duration::from_millis(1));
-            taking_part(&two);
+            count_participants(&two);
         }
-        assert!(taking_part(&four) > 2);
+        assert!(count_participants(&four) > 2);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! [`Simd`] without intrinsics: arrays of four that the compiler maps to SSE2, NEON or scalar code.
+//! [`Simd`] without intrinsics: arrays of four lanes that the compiler maps to SSE2, NEON or scalar
+//! code.
 
 use half::{bf16, f16};
 
@@ -9,7 +10,7 @@ use crate::{Body, Integers, Loop, Simd, Vector};
 #[derive(Clone, Copy, Debug)]
 pub struct Portable;
 
-/// Four lanes; aligned so that the compiler may keep it in one register.
+/// Four lanes, aligned so that the compiler may keep them in one register.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(16))]
 pub struct F4([f32; 4]);
@@ -39,13 +40,14 @@ impl Simd for Portable {
         enable!(
             portable,
             #[inline(never)]
-            unsafe fn apart<B: Body>(body: B) -> B::Out {
-                // SAFETY: the caller's promise.
+            unsafe fn separate<B: Body>(body: B) -> B::Out {
+                // SAFETY: the caller upholds the body's demands.
                 unsafe { body.run::<Portable>() }
             }
         );
-        // SAFETY: see the head of this impl; the rest is the caller's promise.
-        unsafe { apart(body) }
+        // SAFETY: every machine has the instructions of the target; the caller upholds the body's
+        // demands.
+        unsafe { separate(body) }
     }
 
     #[inline(always)]
@@ -55,14 +57,14 @@ impl Simd for Portable {
 
     #[inline(always)]
     unsafe fn load(p: *const f32) -> F4 {
-        // SAFETY: four readable floats, the caller's promise. Unaligned, as packing reads straight
+        // SAFETY: the caller has four readable floats at `p`. Unaligned, as packing reads straight
         // from files.
         F4(unsafe { p.cast::<[f32; 4]>().read_unaligned() })
     }
 
     #[inline(always)]
     unsafe fn store(p: *mut f32, v: F4) {
-        // SAFETY: four writable floats, the caller's promise.
+        // SAFETY: the caller has four writable floats at `p`.
         unsafe { *p.cast::<[f32; 4]>() = v.0 }
     }
 
@@ -73,7 +75,7 @@ impl Simd for Portable {
 
     #[inline(always)]
     unsafe fn load_m(p: *const f32, m: usize) -> F4 {
-        // SAFETY: only the first `m` floats are read.
+        // SAFETY: only the first `m` floats are read, which the caller has at `p`.
         unsafe {
             if m == 4 {
                 return Self::load(p);
@@ -88,7 +90,7 @@ impl Simd for Portable {
 
     #[inline(always)]
     unsafe fn store_m(p: *mut f32, m: usize, v: F4) {
-        // SAFETY: only the first `m` floats are written.
+        // SAFETY: only the first `m` floats are written, which the caller has at `p`.
         unsafe {
             if m == 4 {
                 return Self::store(p, v);
@@ -180,7 +182,7 @@ impl Simd for Portable {
     unsafe fn select(mut v: F4, lanes: u32, p: *const f32, stride: usize) -> F4 {
         for (i, x) in v.0.iter_mut().enumerate() {
             if lanes >> i & 1 != 0 {
-                // SAFETY: selected lanes are readable, the caller's promise.
+                // SAFETY: the caller has the selected lanes readable.
                 *x = unsafe { p.wrapping_add(i * stride).read_unaligned() };
             }
         }
@@ -189,7 +191,7 @@ impl Simd for Portable {
 
     #[inline(always)]
     unsafe fn load_f16(p: *const u16) -> F4 {
-        // SAFETY: four readable halves, the caller's promise.
+        // SAFETY: the caller has four readable halves at `p`.
         let halves = unsafe { p.cast::<[u16; 4]>().read_unaligned() };
         F4(halves.map(|x| f16_to_f32(f16::from_bits(x))))
     }
@@ -197,13 +199,13 @@ impl Simd for Portable {
     #[inline(always)]
     unsafe fn store_f16(p: *mut u16, v: F4) {
         let halves = v.0.map(|x| f32_to_f16(x).to_bits());
-        // SAFETY: four writable halves, the caller's promise.
+        // SAFETY: the caller has four writable halves at `p`.
         unsafe { p.cast::<[u16; 4]>().write_unaligned(halves) }
     }
 
     #[inline(always)]
     unsafe fn load_bf16(p: *const u16) -> F4 {
-        // SAFETY: four readable halves, the caller's promise.
+        // SAFETY: the caller has four readable halves at `p`.
         let halves = unsafe { p.cast::<[u16; 4]>().read_unaligned() };
         F4(halves.map(|x| bf16_to_f32(bf16::from_bits(x))))
     }
@@ -217,7 +219,7 @@ impl Simd for Portable {
     unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize) {
         for i in 0..4 {
             for j in 0..4 {
-                // SAFETY: both blocks are valid, the caller's promise.
+                // SAFETY: the caller has both blocks valid.
                 unsafe {
                     *dst.add(j * dst_stride + i) = src.add(i * src_stride + j).read_unaligned();
                 }
@@ -226,7 +228,7 @@ impl Simd for Portable {
     }
 }
 
-/// Two lanes of doubles; aligned so that the compiler may keep it in one register.
+/// Two lanes of doubles, aligned so that the compiler may keep them in one register.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(16))]
 pub struct D2([f64; 2]);
@@ -242,13 +244,13 @@ impl Vector for D2 {
 
     #[inline(always)]
     unsafe fn load(p: *const f64) -> D2 {
-        // SAFETY: two readable doubles, the caller's promise.
+        // SAFETY: the caller has two readable doubles at `p`.
         D2(unsafe { p.cast::<[f64; 2]>().read_unaligned() })
     }
 
     #[inline(always)]
     unsafe fn store(self, p: *mut f64) {
-        // SAFETY: two writable doubles, the caller's promise.
+        // SAFETY: the caller has two writable doubles at `p`.
         unsafe { p.cast::<[f64; 2]>().write_unaligned(self.0) }
     }
 
@@ -259,7 +261,7 @@ impl Vector for D2 {
     }
 }
 
-/// Four lanes of integers; aligned so that the compiler may keep them in one register.
+/// Four lanes of integers, aligned so that the compiler may keep them in one register.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(16))]
 pub struct I4([i32; 4]);

@@ -1,23 +1,23 @@
-//! Times of the chunks of parallel regions on one thread, for a simulation of more threads.
+//! Durations of the chunks of parallel regions on one thread, for a simulation of more threads.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use crate::Ended;
 
-/// Times of one region on one thread.
+/// Durations of one region on one thread.
 #[derive(Clone, Debug)]
 pub struct Region {
     /// Start, as time since recording began.
     pub start: Duration,
     /// Duration of each chunk, in order.
     pub chunks: Vec<Duration>,
-    /// Threads that would take part.
+    /// Number of threads that would take part.
     pub threads: usize,
 }
 
 impl Region {
-    /// Returns the duration of all chunks.
+    /// Returns the sum of the durations of all chunks.
     pub fn duration(&self) -> Duration {
         self.chunks.iter().sum()
     }
@@ -29,7 +29,7 @@ enum State {
     #[default]
     Off,
     On,
-    /// Within a chunk, whose own regions are part of it.
+    /// Within a chunk. Regions opened there count as part of it.
     Inside,
 }
 
@@ -38,10 +38,11 @@ thread_local! {
     static REGIONS: RefCell<(Option<Instant>, Vec<Region>)> = const { RefCell::new((None, Vec::new())) };
 }
 
-/// Sets the state and restores the previous one when dropped, also after a panic.
+/// Guard that restores the previous state when dropped, also after a panic.
 struct Restore(State);
 
 impl Restore {
+    /// Sets the state until the guard is dropped.
     fn set(state: State) -> Restore {
         Restore(STATE.replace(state))
     }
@@ -53,8 +54,8 @@ impl Drop for Restore {
     }
 }
 
-/// Calls `body`, whose parallel regions run chunk after chunk on the calling thread, cut as for the
-/// threads of their pool, and returns their times.
+/// Calls `body` and returns its value and the durations of its parallel regions. Their chunks run
+/// one after the other on the calling thread, cut as for the threads of their pool.
 pub fn record<R>(body: impl FnOnce() -> R) -> (R, Vec<Region>) {
     let before = REGIONS.replace((Some(Instant::now()), Vec::new()));
     let restore = Restore::set(State::On);
@@ -69,8 +70,8 @@ pub(crate) fn is_on() -> bool {
     STATE.get() != State::Off
 }
 
-/// Runs the chunks of a region in order and records their times, unless it is inside of another
-/// one.
+/// Runs the chunks of a region in order and records their durations, unless the region is nested in
+/// another one.
 pub(crate) fn run(
     threads: usize,
     chunks: usize,

@@ -1,15 +1,15 @@
 //! Elementary functions on f32 and f64.
 //!
-//! The one idea: a function is *scalar and branch-free* (integer arithmetic on the bits,
-//! polynomials, selects), so the compiler vectorises any loop around it
-//! ([`Level::run`](crate::Level)). An element gives the same bits wherever it lies in a buffer,
-//! because the vector body and the scalar tail of a loop are the same arithmetic.
+//! A function is *scalar and branch-free* (integer arithmetic on the bits, polynomials, selects),
+//! so that the compiler vectorizes any loop around it ([`Level::run`](crate::Level)). The bits of a
+//! result do not depend on the position of an element in a buffer, because the vector body and the
+//! scalar tail of a loop are the same arithmetic.
 //!
-//! How far results may be from the exact ones, over all numbers (`accuracy.rs` in
-//! `crates/elementwise` reads this table). A bound holds in units in the last place (ULP) *or* in
-//! the column beside it: absolutely, or as a part of the argument x. 0.5 ULP is the float nearest
-//! to what f64 gives. For f64 the reference is the standard library, so that what comes from there
-//! directly (0.5) is as good as the platform's C library, usually to 1 ULP.
+//! Largest errors of results over all numbers (`accuracy.rs` in `crates/elementwise` reads this
+//! table). A bound holds in units in the last place (ULP) *or* in the column beside it: absolutely,
+//! or as a part of the argument x. 0.5 ULP is the float nearest to the f64 result. For f64 the
+//! reference is the standard library, so that functions taken from there directly (0.5) are as
+//! accurate as the platform's C library, usually 1 ULP.
 //!
 //! | function | f32: ULP | or | f64: ULP | or |
 //! | --- | --- | --- | --- | --- |
@@ -38,10 +38,11 @@
 //! | Elu, Selu, Celu | 2.5 | | 4 | |
 //! | Pow | 1.5 | | 1.5 | |
 //!
-//! Elu and its relatives, LeakyRelu and the like are as far off with any parameters of their own
-//! type; Swish with those up to about 2. A parameter is an f32, also for f64. Pow takes the C
-//! library, except for exponents 2, 3, 0.5 and -1. f16 and bf16 compute in f32 and round once more.
-//! `exp_nonpositive` is the exponential of softmax and attention, for arguments up to 0.
+//! Elu and its relatives, LeakyRelu and other functions with parameters have these errors for all
+//! parameters of their own type; Swish for those up to about 2. A parameter is an f32, also for
+//! f64. Pow takes the C library, except for exponents 2, 3, 0.5 and -1. f16 and bf16 compute in f32
+//! and round once more. `exp_nonpositive` is the exponential of softmax and attention, for
+//! arguments up to 0.
 
 mod double;
 mod inverse;

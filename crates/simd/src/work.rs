@@ -1,13 +1,13 @@
 //! Work of a parallel region, and how it is cut for the threads of a pool.
 //!
-//! Limits of parallel loops are here, but for those of attention, recurrent layers and a few
-//! others, which have units of work of their own. A thread that takes part costs time on the
-//! caller, so a short region gets fewer threads than the pool has, and parts are not shorter than
-//! handing them out takes. Parts never decide bits: each output element is computed by one part.
+//! Most limits of parallel loops are here; attention, recurrent layers and a few other kernels have
+//! units of work of their own. Each thread that takes part costs time on the caller, so a short
+//! region gets fewer threads than the pool has, and a part takes at least as long as handing it
+//! out. Parts never decide bits: each output element is computed by one part.
 
 use crate::{Ended, Outcome, Pool};
 
-/// Kind of operation that a region repeats, by the time of one on one thread.
+/// Kind of operation that a region repeats, which sets the time of one operation on one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Multiply-add of a product or a convolution with vectors.
@@ -23,7 +23,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Operations of a microsecond.
+    /// Returns the number of operations that one thread does in a microsecond.
     const fn per_microsecond(self) -> usize {
         match self {
             Operation::MultiplyAdd => 40_000,
@@ -44,10 +44,10 @@ const REGION: usize = 1_000;
 const THREAD: usize = 60;
 /// Work: shortest part in nanoseconds.
 const LEAST_PART: usize = 400;
-/// Work: shortest part in nanoseconds of a thread that is alone, which asks before each part
-/// whether it is to end.
+/// Work: shortest part in nanoseconds of a serial region, which checks for cancellation before each
+/// part.
 const LEAST_PART_ALONE: usize = 2_000;
-/// Work: parts of a thread, so that one that starts late leaves parts to others.
+/// Work: parts per thread, so that a thread that starts late leaves parts to others.
 const PARTS_PER_THREAD: usize = 4;
 
 /// Work of a region.
@@ -57,11 +57,11 @@ pub struct Work {
     pub operations: usize,
     /// Bytes of weights, inputs and outputs.
     pub bytes: usize,
-    /// Pieces that no cut divides.
+    /// Number of pieces, which cuts never divide.
     pub pieces: usize,
 }
 
-/// Threads that a region is worth, and parts that they take in turn.
+/// Number of threads that a region is worth, and number of parts that they take in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     pub threads: usize,
@@ -69,12 +69,12 @@ pub struct Parts {
 }
 
 impl Work {
-    /// Returns the work of `operations` in as many pieces.
+    /// Returns the work of `operations`, each of which is a piece.
     pub fn new(operation: Operation, operations: usize) -> Work {
         Work { operation, operations, bytes: 0, pieces: operations }
     }
 
-    /// Sets the number of pieces that no cut divides.
+    /// Sets the number of pieces, which cuts never divide.
     #[must_use]
     pub fn in_pieces(self, pieces: usize) -> Work {
         Work { pieces, ..self }
@@ -98,14 +98,14 @@ impl Work {
         if all <= 1 {
             return 1;
         }
-        // The least of `time / threads + THREAD * threads`.
+        // `best` minimizes `time / threads + THREAD * threads`.
         let best = if time / THREAD >= all * all { all } else { (time / THREAD).isqrt().max(2) };
         let cut = time / best + REGION + THREAD * best;
         if cut + cut / 8 < time { best } else { 1 }
     }
 
-    /// Cuts the pieces for the threads of `pool`. A thread that is alone gets parts, too, so that a
-    /// long region can end early.
+    /// Cuts the pieces for the threads of `pool`. A serial region gets parts, too, so that it can
+    /// end early.
     pub fn cut(&self, pool: &Pool) -> Parts {
         let threads = self.threads(pool);
         if threads == 1 {
@@ -121,7 +121,7 @@ impl Work {
 }
 
 impl Parts {
-    /// Returns the number of parts that evens out threads that start late.
+    /// Returns the number of parts for `threads` threads that evens out threads that start late.
     pub fn count_for(threads: usize) -> usize {
         if threads == 1 { 1 } else { threads * PARTS_PER_THREAD }
     }
@@ -141,7 +141,7 @@ impl Parts {
     }
 }
 
-/// Rows and columns: of pieces, or of the parts that they are cut into.
+/// Rows and columns, of pieces or of the parts that they are cut into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     pub rows: usize,
@@ -149,8 +149,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Returns the first of the candidates, made of `counts`, whose slowest thread takes at most
-    /// 2 % longer than in the best one. Candidates have at least one row and one column.
+    /// Makes a candidate from each of `counts` and returns the first whose slowest thread takes at
+    /// most 2 % longer than in the best one. Candidates have at least one row and one column.
     pub fn choose<const N: usize>(
         self,
         threads: usize,
@@ -169,8 +169,8 @@ impl Grid {
     /// Estimates the time of the slowest thread, in sixteenths of a piece, if part number `i` has
     /// row `i % rows`.
     ///
-    /// Whole rounds take as long as the largest part each. Where sizes differ, a thread is late by
-    /// at most one part (Graham, "Bounds on multiprocessing timing anomalies", 1969), and shares of
+    /// Each whole round takes as long as its largest part. Where sizes differ, a thread is late by
+    /// at most one part (Graham, "Bounds on multiprocessing timing anomalies", 1969). Shares of
     /// whole rows or columns are even although their parts are not
     /// ([`split_even`](crate::split_even)).
     fn slowest(self, parts: Grid, threads: usize) -> usize {
@@ -198,7 +198,7 @@ impl Grid {
 mod tests {
     use super::*;
 
-    /// Pools that have no threads of their own.
+    /// Makes a pool with workers of its own.
     fn pool(threads: usize) -> Pool {
         Pool::new(threads)
     }
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!([none, short], [1, 1]);
         assert!(1 < a && a <= b && b <= c && c < 16, "{a}, {b} and {c} threads");
         assert_eq!([long, longest], [16, 16]);
-        // Two threads share whatever is worth it at all.
+        // Two threads share any work that is worth two.
         assert_eq!(Work::new(Operation::MultiplyAdd, 130_000).threads(&pool.at_most(2)), 2);
     }
 

@@ -206,7 +206,7 @@ impl Depthwise<'_> {
             ldc: plane,
             rows: channels.len(),
             cols: plane,
-            epilogue: self.epilogue.at(channels.start, 0).after(first * plane),
+            epilogue: self.epilogue.at(channels.start, 0).skip(first * plane),
         };
         // SAFETY: the copy holds whole vectors of pixels and channels; this unit owns the planes.
         unsafe { dispatch(self.isa, body) };
@@ -545,7 +545,7 @@ impl FinishSums {
                 }
             }
             let floats = size.rows * from.line;
-            activation.function_on::<S>(std::slice::from_raw_parts_mut(from.first, floats));
+            activation.apply_function_to::<S>(std::slice::from_raw_parts_mut(from.first, floats));
             for (r, q) in pixels(size.rows, cols) {
                 let (sums, y) = (from.pixel(r, q), to.pixel(r, q));
                 let at = (r * out_width + q) * factor_rs;

@@ -279,7 +279,7 @@ impl Direct<'_> {
             ldc: plane,
             rows: channels.len(),
             cols: block.rows.len() * block.cols.len(),
-            epilogue: self.epilogue.at(first, pixel).after(image * plane),
+            epilogue: self.epilogue.at(first, pixel).skip(image * plane),
         };
         // SAFETY: the block's outputs are whole vectors of pixels and channels; the unit owns
         // these parts of the planes.

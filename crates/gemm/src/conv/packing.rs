@@ -239,7 +239,7 @@ impl Source<'_> {
     }
 
     fn pack_depthwise(&self, params: &ConvParams, g: &Geometry, room: Room) -> PackedBuf {
-        let mut packed = PackedBuf::zeroed(room.floats, room.lasts);
+        let mut packed = PackedBuf::new_zeroed(room.floats, room.lasts);
         let taps = g.taps();
         let width = room.floats / taps;
         for channel in 0..params.out_channels {
@@ -252,7 +252,7 @@ impl Source<'_> {
 
     /// Copies weights in the order that they have.
     fn pack_plain(&self, params: &ConvParams, room: Room) -> PackedBuf {
-        let mut packed = PackedBuf::zeroed(room.floats, room.lasts);
+        let mut packed = PackedBuf::new_zeroed(room.floats, room.lasts);
         let depth = room.floats / params.out_channels.max(1);
         for (channel, row) in packed.chunks_exact_mut(depth.max(1)).enumerate() {
             for (step, weight) in row.iter_mut().enumerate() {
@@ -272,9 +272,9 @@ impl Source<'_> {
     ) -> Result<PackedBuf, Ended> {
         let mut packed = match operands {
             // Words that fill up tiles stay zero.
-            Operands::Tiles => PackedBuf::zeroed(floats, lasts),
+            Operands::Tiles => PackedBuf::new_zeroed(floats, lasts),
             // SAFETY: all vectors of all groups are written below.
-            Operands::Exact | Operands::Rounded => unsafe { PackedBuf::unwritten(floats, lasts) },
+            Operands::Exact | Operands::Rounded => unsafe { PackedBuf::new_uninit(floats, lasts) },
         };
         let lanes = isa.lanes();
         let group_out = params.out_channels / params.groups;
@@ -310,7 +310,7 @@ impl Source<'_> {
         Room { floats, lasts }: Room,
     ) -> Result<PackedBuf, Ended> {
         // SAFETY: all vectors of all points are written below.
-        let mut packed = unsafe { PackedBuf::unwritten(floats, lasts) };
+        let mut packed = unsafe { PackedBuf::new_uninit(floats, lasts) };
         let lanes = isa.lanes();
         let vectors = params.out_channels.div_ceil(lanes);
         let to = SendPtr(packed.as_mut_ptr());
@@ -356,7 +356,7 @@ fn in_form(
                     let to = to.add(index * step);
                     std::slice::from_raw_parts_mut(to, channels.div_ceil(2) * lanes)
                 };
-                gemm::bf16::to_pairs(channels, lanes, floats, to);
+                gemm::bf16::round_to_pairs(channels, lanes, floats, to);
             }
         }),
     }

@@ -580,7 +580,7 @@ impl Compute<'_> {
         let BlockSize { rows, cols } = block.size;
         let is_dense = cut.layout.line == cols && cols == planes.out_dims[2];
         let (rows, cols) = if is_dense { (1, rows * cols) } else { (rows, cols) };
-        let finish = planes.epilogue.after(image);
+        let finish = planes.epilogue.skip(image);
         let before = finish.before_function();
         for output in 0..planes.group_out {
             let channel = channel + output;

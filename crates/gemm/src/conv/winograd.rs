@@ -385,7 +385,7 @@ impl Winograd<'_> {
                     epilogue: self
                         .epilogue
                         .at(channels.start, pixel)
-                        .after(place.image * all_channels * plane),
+                        .skip(place.image * all_channels * plane),
                 };
                 // SAFETY: the outputs lie as whole vectors of pixels and channels, with room after
                 // the last; the unit owns these parts of the planes.

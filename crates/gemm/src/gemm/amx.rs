@@ -4,17 +4,17 @@
 //! A tile register has 16 rows of 64 bytes. One instruction multiplies a tile of A, up to 16 rows
 //! of up to 16 words, by a tile of B, as many rows as A has words, and adds the result to a tile of
 //! 16 by 16 floats. A word is two neighbouring steps of k, as in the panels of
-//! [`bf16`](super::bf16), or four, as in those of [`integer`](super::integer): a row of B is a
-//! row of such a panel. The rows of A are where the left
-//! operand has been rounded, at any distance from each other.
+//! [`bf16`](super::bf16), or four, as in those of [`integer`](super::integer): a row of B is a row
+//! of such a panel. The rows of A are read where the left operand has been rounded, with any row
+//! stride.
 //!
 //! A [`Block`] is up to two *strips* of rows by up to two vectors of columns, over all of k: four
 //! sums hide the latency of an instruction, and both operands are read once for two. Sums are
-//! chains over k in order, whatever block they are in. The instruction rounds sums to nearest,
-//! ties to even, and takes denormal numbers for zeros.
+//! chains over k in order, whatever block they are in. The instruction rounds sums to nearest, ties
+//! to even, and flushes denormal numbers to zero.
 //!
-//! Tile registers belong to a thread and are set up by [`Registers`] for the time of a unit of
-//! work: what is not in use, nobody saves.
+//! Tile registers belong to a thread. [`Registers`] configures them for the time of a unit of work,
+//! as the system saves registers only while they are configured.
 
 #[cfg(feature = "quantization")]
 pub(super) mod bytes;
@@ -26,54 +26,54 @@ use super::bf16;
 use sardonyx_simd::Isa;
 use sardonyx_simd::buffer::AnyBits;
 
-/// Value: most rows of a strip, and most words of a row of it that an instruction multiplies.
+/// Value: most rows of a strip, and most words of a row that an instruction multiplies.
 pub(crate) const ROWS: usize = 16;
-/// Geometry: floats in a row of the sums of a block, and columns of the largest.
+/// Geometry: floats in a row of the sums of a block, and columns of the largest block.
 pub(crate) const WIDTH: usize = 32;
-/// Geometry: strips of a block.
+/// Geometry: number of strips of a block.
 pub(crate) const STRIPS: usize = 2;
 
-/// Whether this machine multiplies tiles, on that instruction set, and the system lets this process
-/// do so.
+/// Whether this machine multiplies tiles, on that instruction set, and the system permits it to
+/// this process.
 pub(crate) fn is_available(isa: Isa) -> bool {
     bf16::is_available(isa) && system::lets_us()
 }
 
-/// Whether this machine multiplies tiles of bytes, and the system lets this process do so.
+/// Whether this machine multiplies tiles of bytes, and the system permits it to this process.
 #[cfg(feature = "quantization")]
 pub(crate) fn multiplies_bytes(isa: Isa) -> bool {
     is_available(isa) && system::has_bytes()
 }
 
-/// How many words of k an instruction multiplies, of so many that are adjacent in both operands,
-/// and how many they are with the zeros that fill up the last tile.
+/// Returns the words of k that an instruction multiplies when `words` words are adjacent in both
+/// operands, and their number with the zeros that fill the last tile.
 pub(crate) fn depth_of(words: usize) -> (usize, usize) {
     let tiles = words.div_ceil(ROWS);
     let depth = words.div_ceil(tiles.max(1)).max(1);
     (depth, tiles * depth)
 }
 
-/// Rows of strips for `rows` rows, and how many strips there are.
+/// Returns the number of rows of a strip, and of strips, for `rows` rows.
 pub(crate) fn strips_of(rows: usize) -> (usize, usize) {
     let count = rows.div_ceil(ROWS).max(1);
     let each = rows.div_ceil(count).max(1);
     (each, rows.div_ceil(each))
 }
 
-/// Words of k that are adjacent in both operands.
+/// A run of words of k that are adjacent in both operands.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Segment {
-    /// Bytes from the end of the segment before to this one, in A.
+    /// Bytes in A from the end of the previous segment to this one.
     pub(crate) skip: usize,
-    /// How many tiles it has.
+    /// Number of tiles.
     pub(crate) tiles: usize,
 }
 
-// SAFETY: two words with nothing between them.
+// SAFETY: two words without padding.
 unsafe impl AnyBits for Segment {}
 
-/// Sums of a block: rows of a strip after rows of a strip, [`WIDTH`] floats each.
+/// Sums of a block: the rows of one strip after those of the other, [`WIDTH`] floats each.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Sums([f32; STRIPS * ROWS * WIDTH]);
@@ -83,7 +83,7 @@ impl Sums {
         Sums([0.0; STRIPS * ROWS * WIDTH])
     }
 
-    /// Those of a strip.
+    /// Returns the address of the sums of a strip.
     fn strip(&self, strip: usize) -> *const f32 {
         self.0[strip * ROWS * WIDTH..].as_ptr()
     }
@@ -97,99 +97,103 @@ impl Sums {
     allow(dead_code, reason = "only the instructions read it")
 )]
 pub(crate) struct Block<'a> {
-    /// At least one, of at least one tile each.
+    /// First segment. There is at least one, of at least one tile each.
     segments: *const Segment,
-    /// Where they end.
+    /// End of the segments.
     end: *const Segment,
-    /// The first row of each strip.
+    /// First row of each strip.
     a: [*const f32; STRIPS],
-    /// Bytes from one row to the next.
+    /// Row stride of `a`, in bytes.
     a_rs: usize,
-    /// The first row of each vector.
+    /// First row of each vector.
     b: [*const f32; 2],
-    /// Bytes from one row to the next.
+    /// Row stride of `b`, in bytes.
     b_rs: usize,
-    /// Bytes from one tile to the next.
+    /// Stride between tiles of `a`, in bytes.
     a_ks: usize,
+    /// Stride between tiles of `b`, in bytes.
     b_ks: usize,
+    /// Output, the rows of [`Sums`].
     sums: *mut f32,
-    /// What is fetched meanwhile, if anything is.
+    /// Data to prefetch meanwhile; null for none.
     next: *const f32,
     lifetime: PhantomData<&'a [Segment]>,
 }
 
-/// Where the operands of a block are, in words.
+/// Addresses and strides of the operands of a block, in words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operands {
-    /// The first row of each strip. Equal if there is only one.
+    /// First row of each strip. Both are equal for a single strip.
     pub(crate) a: [*const f32; STRIPS],
+    /// Row stride of `a`, in words.
     pub(crate) a_rs: usize,
-    /// The first row of each vector.
+    /// First row of each vector.
     pub(crate) b: [*const f32; 2],
+    /// Row stride of `b`, in words.
     pub(crate) b_rs: usize,
 }
 
-/// What is fetched into a cache while a block is multiplied.
+/// Data to prefetch while a block is multiplied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ahead {
     Nothing,
-    /// The vectors of the block, each row right after the one before it, ahead of the tiles that
-    /// are loaded.
+    /// Vectors of the block, whose rows follow each other, ahead of the tiles that are loaded.
     Vectors,
-    /// Something else from there on, [`FETCHED`] floats for each tile of a row, into the
+    /// Other data from this address on, [`FETCHED`] floats for each tile of a row, into the
     /// second-level cache.
     Next(*const f32),
 }
 
-/// Geometry: floats that a block of two strips and two vectors fetches for each tile of a row.
+/// Geometry: floats that a block of two strips and two vectors prefetches for each tile of a row.
 pub(crate) const FETCHED: usize = 128;
 
-/// Kind of words, and of their sums.
+/// Kind of words and of their sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Words {
-    /// Two steps as bfloat16, summed up in floats.
+    /// Two steps as bfloat16, added up in floats.
     Pairs,
-    /// Four steps as bytes, of A without sign and of B with sign, summed up in integers of 32 bits,
-    /// which wrap.
+    /// Four steps as bytes, unsigned in A and signed in B, added up in integers of 32 bits, which
+    /// wrap.
     #[cfg(feature = "quantization")]
     Quads,
 }
 
-/// The tile registers of this thread, set up for strips of some rows.
+/// The tile registers of this thread, configured for strips of a number of rows.
 #[derive(Debug)]
 pub(crate) struct Registers {
     words: Words,
     rows: usize,
     depth: usize,
-    /// They are those of one thread.
+    /// Marker against sending: the registers belong to one thread.
     thread: PhantomData<*const ()>,
 }
 
 impl Registers {
-    /// Sets up for strips of `rows` rows of pairs, whose tiles have `depth` words.
+    /// Configures the registers for strips of `rows` rows of pairs, whose tiles have `depth` words.
     ///
     /// # Safety
     ///
-    /// The machine must multiply tiles, and this thread must not have registers already.
+    /// The machine must multiply tiles, and this thread must not have configured registers.
     pub(crate) unsafe fn set_up(rows: usize, depth: usize) -> Registers {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has tiles and no configured registers.
         unsafe { Registers::set_up_for(Words::Pairs, rows, depth) }
     }
 
-    /// Sets up for strips of `rows` rows of some words, whose tiles have `depth` of them.
+    /// Configures the registers for strips of `rows` rows of `words`, whose tiles have `depth`
+    /// words.
     ///
     /// # Safety
     ///
-    /// The machine must multiply tiles of such words, and this thread must not have registers
-    /// already.
+    /// The machine must multiply tiles of such words, and this thread must not have configured
+    /// registers.
     pub(crate) unsafe fn set_up_for(words: Words, rows: usize, depth: usize) -> Registers {
         assert!((1..=ROWS).contains(&rows) && (1..=ROWS).contains(&depth), "{rows} x {depth}");
-        // SAFETY: the sizes are those of tiles; the rest is the caller's promise.
+        // SAFETY: the sizes are those of tiles; the caller has tiles and no configured registers.
         unsafe { system::set_up(rows as u8, depth as u8) };
         Registers { words, rows, depth, thread: PhantomData }
     }
 
-    /// Multiplies so many strips by so many vectors, each one or two, over all segments.
+    /// Multiplies one or two strips by one or two vectors over all segments and stores the sums.
     ///
     /// # Safety
     ///
@@ -198,7 +202,8 @@ impl Registers {
     #[inline(always)]
     pub(crate) unsafe fn multiply(
         &self,
-        [strips, vectors]: [usize; 2],
+        strips: usize,
+        vectors: usize,
         segments: &[Segment],
         operands: &Operands,
         sums: &mut Sums,
@@ -220,7 +225,7 @@ impl Registers {
             lifetime: PhantomData,
         };
         assert!(!segments.is_empty(), "a sum of nothing");
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has strips with the rows of the registers and all words readable.
         unsafe {
             use system::pairs;
             #[cfg(feature = "quantization")]
@@ -246,8 +251,8 @@ impl Registers {
         }
     }
 
-    /// Finishes the sums of a strip and stores them: more columns than a vector has if the block
-    /// has two.
+    /// Finishes the sums of a strip and stores them. If the block has two vectors, the output has
+    /// more columns than one.
     ///
     /// # Safety
     ///
@@ -255,19 +260,20 @@ impl Registers {
     /// the output.
     #[inline(always)]
     pub(crate) unsafe fn finish(&self, sums: &Sums, strip: usize, end: &super::TileEnd) {
-        // SAFETY: the caller's promise; who has registers has the instructions.
+        // SAFETY: the caller has a valid output and epilogue; registers exist only where the
+        // instructions do.
         unsafe { system::finish(sums.strip(strip), self.rows, end) }
     }
 }
 
 impl Drop for Registers {
     fn drop(&mut self) {
-        // SAFETY: who has registers has the instructions.
+        // SAFETY: registers exist only where the instructions do.
         unsafe { system::release() }
     }
 }
 
-/// Where there are tiles.
+/// Detection, configuration and instructions of tiles.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod system {
     use std::arch::asm;
@@ -279,19 +285,21 @@ mod system {
     use sardonyx_simd::Simd;
     use sardonyx_simd::avx512::Avx512;
 
-    /// Whether there are instructions and registers, and the system saves them.
+    /// Whether the processor has instructions and registers, and the system saves them.
     pub(super) fn lets_us() -> bool {
         static LETS: OnceLock<bool> = OnceLock::new();
         *LETS.get_or_init(|| has_tiles() && is_saved() && asks())
     }
 
-    /// Whether tiles that there are hold bytes as well.
+    /// Whether a processor with tiles multiplies bytes, too.
     #[cfg(feature = "quantization")]
     pub(super) fn has_bytes() -> bool {
         static HAS: OnceLock<bool> = OnceLock::new();
         *HAS.get_or_init(|| __cpuid_count(7, 0).edx >> 25 & 1 == 1)
     }
 
+    /// Whether the processor has tiles with the sizes that the code needs, and the system enables
+    /// `xgetbv`.
     fn has_tiles() -> bool {
         let bit = |register: u32, bit: u32| register >> bit & 1 == 1;
         let most = __cpuid(0).eax;
@@ -299,8 +307,8 @@ mod system {
             return false;
         }
         let features = __cpuid_count(7, 0).edx;
-        // Sizes of the registers of palette 1: all bytes and those of one, bytes of a row and
-        // registers, rows.
+        // Sizes of the registers of palette 1: bytes of all and of one register, bytes of a row,
+        // number of registers, number of rows.
         let sizes = __cpuid_count(0x1d, 1);
         bit(features, 22)
             && bit(features, 24)
@@ -310,7 +318,7 @@ mod system {
     /// Whether the system saves the registers of threads: bits 17 and 18 of XCR0.
     fn is_saved() -> bool {
         let low: u32;
-        // SAFETY: `has_tiles` has seen that the system has enabled the instruction.
+        // SAFETY: `has_tiles` has checked that the system enables the instruction.
         unsafe {
             asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") _,
                 options(nomem, nostack, preserves_flags));
@@ -318,8 +326,8 @@ mod system {
         low >> 17 & 3 == 3
     }
 
-    /// Asks the system for the registers on behalf of the process. It refuses if it does not know
-    /// them, or if a thread has an alternate stack for signals that is too small to save them on.
+    /// Requests the registers from the system for the process. It refuses if it does not know them,
+    /// or if a thread has an alternate stack for signals that is too small to save them on.
     fn asks() -> bool {
         /// Value: numbers of a system call of Linux and of its arguments.
         const ARCH_PRCTL: i64 = 158;
@@ -335,20 +343,22 @@ mod system {
         answer == 0
     }
 
-    /// What the registers hold, as the instruction reads it.
+    /// Configuration of the registers, as the instruction reads it.
     #[repr(C, align(64))]
     struct Layout {
         palette: u8,
         start: u8,
         reserved: [u8; 14],
-        /// Of a row of each register.
+        /// Bytes of a row of each register.
         bytes: [u16; 16],
         rows: [u8; 16],
     }
 
+    /// Configures the registers.
+    ///
     /// # Safety
     ///
-    /// The machine must have tiles, and a strip at least one row and at most 16, of as many words.
+    /// The machine must have tiles, and `rows` and `depth` must be from 1 to 16.
     pub(super) unsafe fn set_up(rows: u8, depth: u8) {
         let mut layout =
             Layout { palette: 1, start: 0, reserved: [0; 14], bytes: [0; 16], rows: [0; 16] };
@@ -357,7 +367,8 @@ mod system {
         layout.bytes[4..6].fill(4 * u16::from(depth));
         layout.rows[..6].fill(rows);
         layout.rows[6..8].fill(depth);
-        // SAFETY: the caller's promise. No other code knows the registers.
+        // SAFETY: the caller has tiles and passes sizes in their range. Compiled code does not use
+        // the registers.
         unsafe {
             asm!("ldtilecfg [{}]", in(reg) &raw const layout,
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
@@ -366,11 +377,13 @@ mod system {
         }
     }
 
+    /// Releases the registers, so that the system stops saving them.
+    ///
     /// # Safety
     ///
     /// The machine must have tiles.
     pub(super) unsafe fn release() {
-        // SAFETY: the caller's promise. No other code knows the registers.
+        // SAFETY: the caller has tiles. Compiled code does not use the registers.
         unsafe {
             asm!("tilerelease",
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
@@ -379,15 +392,18 @@ mod system {
         }
     }
 
-    /// Defines the product of a block: registers 0 to 3 are the sums, strip by strip, 4 and 5 the
+    /// Defines the product of a block. Registers 0 to 3 are the sums, strip by strip, 4 and 5 the
     /// strips, 6 and 7 the vectors.
     macro_rules! block {
         ($name:ident, [$($zero:tt)*], [$($step:tt)*], [$($store:tt)*]) => {
+            /// Computes the product of a block.
+            ///
             /// # Safety
             ///
-            /// The registers must be set up for the block, whose pointers must be valid.
+            /// The registers must be configured for the block, whose pointers must be valid.
             pub(in crate::gemm::amx) unsafe fn $name(block: &Block<'_>) {
-                // SAFETY: the caller's promise. Only the sums are written.
+                // SAFETY: the caller has registers for the block and valid pointers. Only the sums
+                // are written.
                 unsafe {
                     asm!(
                         $($zero)*,
@@ -442,8 +458,8 @@ mod system {
         };
     }
 
-    /// Fetches the lines of a tile of B that is 4 KB further on. Without it, weights of images of
-    /// 7 x 7 came at 10 GB/s.
+    /// Prefetches the lines of the tile of B 4 KB later. Without it, weights of images of 7 x 7
+    /// came at 10 GB/s.
     macro_rules! fetch {
         ($b:literal) => {
             fetch!(
@@ -456,7 +472,7 @@ mod system {
         };
     }
 
-    /// Defines the products of blocks of a kind of words, by the instruction that multiplies them.
+    /// Defines the products of blocks of a kind of words by the instruction that multiplies them.
     macro_rules! blocks {
         ($dot:literal) => {
             block!(
@@ -600,7 +616,7 @@ mod system {
         );
     }
 
-    /// Blocks of four bytes, of A without sign and of B with sign, whose sums are integers.
+    /// Blocks of four bytes, unsigned in A and signed in B, whose sums are integers.
     #[cfg(feature = "quantization")]
     pub(super) mod quads {
         use std::arch::asm;
@@ -613,12 +629,14 @@ mod system {
 
     enable!(
         avx512,
+        /// Finishes the sums of a strip and stores them.
+        ///
         /// # Safety
         ///
-        /// `rows` rows of sums must be readable, and as many of the output writable; the epilogue
-        /// must be valid for it, if it is not null.
+        /// `rows` rows of sums must be readable, and as many rows of the output writable. The
+        /// epilogue must be valid for it, if it is not null.
         pub(super) unsafe fn finish(sums: *const f32, rows: usize, end: &TileEnd) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has the sums, the output and the epilogue valid for `rows` rows.
             unsafe {
                 if end.n > Avx512::LANES {
                     finish_rows::<2>(sums, rows, end)
@@ -629,10 +647,11 @@ mod system {
         }
     );
 
+    /// Finishes rows of `V` vectors, up to eight at a time.
     #[inline(always)]
     unsafe fn finish_rows<const V: usize>(sums: *const f32, rows: usize, end: &TileEnd) {
         let mut row = 0;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the sums, the output and the epilogue valid for `rows` rows.
         unsafe {
             while row + 8 <= rows {
                 finish_some::<8, V>(sums, row, end);
@@ -649,13 +668,14 @@ mod system {
         }
     }
 
+    /// Finishes the `R` rows from `row` on.
     #[inline(always)]
     unsafe fn finish_some<const R: usize, const V: usize>(
         sums: *const f32,
         row: usize,
         end: &TileEnd,
     ) {
-        // SAFETY: the caller's promise: these rows are inside the sums and the output.
+        // SAFETY: the caller has these rows inside the sums and the output.
         unsafe {
             let mut acc = [[Avx512::splat(0.0); V]; R];
             for (r, of_row) in acc.iter_mut().enumerate() {
@@ -673,16 +693,16 @@ mod system {
         }
     }
 
-    const _: () = assert!(ROWS * WIDTH * 4 == 2048, "the distance of the sums of two strips");
-    const _: () = assert!(super::FETCHED * 4 == 512, "the distance of what is fetched");
+    const _: () = assert!(ROWS * WIDTH * 4 == 2048, "distance of the sums of two strips in bytes");
+    const _: () = assert!(super::FETCHED * 4 == 512, "bytes prefetched per tile");
 }
 
-/// Where there are none.
+/// Stub for systems without tiles.
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 mod system {
     use crate::gemm::TileEnd;
 
-    /// Defines functions that nothing calls.
+    /// Defines functions that no code calls.
     macro_rules! blocks {
         ($($name:ident)*) => {
             use super::super::Block;

@@ -1,4 +1,4 @@
-//! Many products of one size: the leading dimensions of a matrix product with broadcasting.
+//! Many products of one size: matrix products with leading dimensions that broadcast.
 
 use std::ops::Range;
 
@@ -10,8 +10,8 @@ use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 use sardonyx_simd::{Exec, Isa, Operation, Pool, Work, split_even};
 
-/// Matrices at regular distances: matrix (i0, i1, ...) starts at
-/// `data[i0 * batch_strides[0] + i1 * batch_strides[1] + ...]`. A stride of 0 broadcasts.
+/// Matrices at regular distances: matrix (i0, i1, ...) starts at `data[i0 * batch_strides[0] + i1 *
+/// batch_strides[1] + ...]`. A stride of 0 broadcasts.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchMat<'a, T = f32> {
     pub data: &'a [T],
@@ -19,7 +19,7 @@ pub struct BatchMat<'a, T = f32> {
     pub cols: usize,
     pub row_stride: usize,
     pub col_stride: usize,
-    /// One per batch dimension.
+    /// Stride of each batch dimension, in elements.
     pub batch_strides: &'a [usize],
 }
 
@@ -32,6 +32,7 @@ pub enum BatchRhs<'a> {
 }
 
 impl<'a, T> BatchMat<'a, T> {
+    /// Panics unless all matrices are inside the data.
     fn check(&self, dims: &[usize]) {
         assert_eq!(self.batch_strides.len(), dims.len(), "batch dimensions");
         if dims.contains(&0) {
@@ -56,7 +57,7 @@ impl<'a, T> BatchMat<'a, T> {
         );
     }
 
-    /// Where matrix number `index` starts, dimensions counted with the last fastest.
+    /// Returns the offset of matrix `index`, counted with the last dimension fastest.
     fn start(&self, dims: &[usize], mut index: usize) -> usize {
         let mut start = 0;
         for (&d, &s) in dims.iter().zip(self.batch_strides).rev() {
@@ -66,15 +67,15 @@ impl<'a, T> BatchMat<'a, T> {
         start
     }
 
-    /// Matrix number `index`.
+    /// Returns matrix `index`, counted with the last dimension fastest.
     fn matrix(&self, dims: &[usize], index: usize) -> MatRef<'a, T> {
-        // An empty matrix may lie anywhere.
+        // An empty matrix may start beyond the data.
         let data = self.data.get(self.start(dims, index)..).unwrap_or(&[]);
         MatRef::new(data, self.rows, self.cols, self.row_stride, self.col_stride)
     }
 
-    /// The elements of row `index` of all matrices together, from column `col` on, and what lies
-    /// between them.
+    /// Returns the elements of row `index` of all matrices together, from column `col` on, with the
+    /// elements between them if columns are not adjacent.
     fn row_from(&self, dims: &[usize], index: usize, col: usize) -> &'a [T] {
         let start = self.start(dims, index / self.rows) + index % self.rows * self.row_stride;
         let Some(last) = self.cols.checked_sub(1).filter(|last| col <= *last) else {
@@ -83,12 +84,12 @@ impl<'a, T> BatchMat<'a, T> {
         &self.data[start + col * self.col_stride..=start + last * self.col_stride]
     }
 
-    /// Whether all matrices are the same one.
+    /// Whether all matrices are one matrix in memory.
     fn is_shared(&self, dims: &[usize]) -> bool {
         dims.iter().zip(self.batch_strides).all(|(&d, &s)| d == 1 || s == 0)
     }
 
-    /// Whether the rows of all matrices together are rows of one matrix, in order.
+    /// Whether the rows of all matrices together are the rows of one matrix, in order.
     fn is_stacked(&self, dims: &[usize]) -> bool {
         let mut expect = self.rows.checked_mul(self.row_stride);
         for (&d, &s) in dims.iter().zip(self.batch_strides).rev() {
@@ -101,7 +102,7 @@ impl<'a, T> BatchMat<'a, T> {
     }
 }
 
-/// Products of any numbers, matrix by matrix: the results lie one after the other in `y`.
+/// Computes products in any number type, matrix by matrix. The results follow each other in `y`.
 ///
 /// # Panics
 ///
@@ -124,21 +125,21 @@ pub fn gemm_batch_generic<T: Number>(
     Ok(())
 }
 
-/// Choice: most rows of a matrix for which panels do not pay.
+/// Choice: most rows for which packing panels does not pay.
 const FEW_ROWS: usize = 12;
 
 /// The rows of all matrices of a batch, as the columns of one matrix.
 struct Rows<'a> {
     of: BatchMat<'a>,
     dims: &'a [usize],
-    /// Matrices.
+    /// Number of matrices.
     count: usize,
 }
 
 impl Rows<'_> {
     /// Whether the rows are copied side by side first. The order of sums with a matrix in memory
-    /// depends on the number of rows and columns where one of them is small, so rows that lie apart
-    /// must be counted together, as those that lie side by side are.
+    /// depends on the number of rows and columns where one of them is small, so rows that are apart
+    /// must be counted together, like rows that are side by side.
     fn are_copied(&self, b: &BatchRhs<'_>) -> bool {
         match b {
             BatchRhs::Plain(b) => self.width() <= FEW_ROWS || b.cols <= gemv::ROWS,
@@ -146,12 +147,13 @@ impl Rows<'_> {
         }
     }
 
+    /// Returns the number of elements of all rows.
     fn floats(&self) -> usize {
         self.width().saturating_mul(self.depth())
     }
 
-    /// Copies the rows to memory where nothing lies between them, on the threads of a pool. Which
-    /// elements are neighbours stays, as that too decides the order of sums.
+    /// Copies the rows to contiguous memory on the threads of a pool. The order of strides stays,
+    /// as it decides the order of sums, too.
     fn copy_to<'m>(&self, pool: &Pool, to: &'m mut [f32]) -> Result<MatRef<'m>, Ended> {
         let (width, depth) = (self.width(), self.depth());
         let of = self.of;
@@ -212,7 +214,7 @@ impl PackSource for Rows<'_> {
     }
 }
 
-/// A part of a panel whose columns are slices, of which every `step`th element counts.
+/// Body that packs a part of a panel whose columns are slices, every `step`th element of them.
 struct GatherRows<'a> {
     rows: &'a [&'a [f32]],
     step: usize,
@@ -237,9 +239,9 @@ impl Body for GatherRows<'_> {
                         block.copy_from_slice(&row[k..k + lanes]);
                     }
                     let out = self.out[k * row + half * lanes..].as_mut_ptr();
-                    // SAFETY: the block holds `LANES` rows of as many, and `out` as many rows of
-                    // two vectors from there on, but for what `half` leaves out of the last, which
-                    // is not written.
+                    // SAFETY: the block holds `LANES` rows of `LANES` floats. `out` has `LANES`
+                    // rows of two vectors from there on; the second vector of the last row, which
+                    // `half` leaves out, is not written.
                     unsafe { S::transpose(block.as_ptr(), lanes, out, row) };
                     k += lanes;
                 }
@@ -255,11 +257,12 @@ impl Body for GatherRows<'_> {
     }
 }
 
-/// Work: multiply-adds from which a product shares threads inside; smaller ones are shared out
-/// whole.
+/// Work: multiply-adds from which a product shares threads inside. Smaller products run whole, each
+/// on one thread.
 const WHOLE_PRODUCT_MACS: usize = 2 << 20;
 
 impl<'a> BatchRhs<'a> {
+    /// Whether all products have one operand.
     fn is_shared(&self, dims: &[usize]) -> bool {
         match self {
             BatchRhs::Plain(b) => b.is_shared(dims),
@@ -267,7 +270,7 @@ impl<'a> BatchRhs<'a> {
         }
     }
 
-    /// The operand of product number `index`.
+    /// Returns the operand of product `index`.
     fn operand(&self, dims: &[usize], index: usize) -> Rhs<'a> {
         match self {
             BatchRhs::Plain(b) => Rhs::Plain(b.matrix(dims, index)),
@@ -276,17 +279,17 @@ impl<'a> BatchRhs<'a> {
     }
 }
 
-/// Whether products are shared out whole, each on one thread.
+/// Whether products run whole, each on one thread.
 fn runs_whole(pool: &Pool, count: usize, macs: usize) -> bool {
     macs < WHOLE_PRODUCT_MACS || count >= 4 * pool.threads()
 }
 
-/// The most bytes of scratch memory that [`gemm_batch`] takes for these operands, as
-/// [`gemm_scratch`] counts them.
+/// Returns an upper bound of the scratch memory in bytes that [`gemm_batch`] takes for these
+/// operands, counted like [`gemm_scratch`].
 ///
 /// # Panics
 ///
-/// As [`gemm_batch`], of what concerns the operands.
+/// In the cases of [`gemm_batch`] that concern the operands.
 pub fn gemm_batch_scratch(
     exec: &Exec<'_>,
     dims: &[usize],
@@ -316,13 +319,13 @@ pub fn gemm_batch_scratch(
     }
     let tall = Rows { of: a, dims, count };
     let copied = if tall.are_copied(&b) { tall.floats() } else { 0 };
-    // Panels take no less than whatever a matrix in memory takes.
+    // Panels take at least as much as the copy of a matrix.
     let panels = gemm_scratch(exec, &Lhs::Virtual(&tall), &right);
     each.max(panels.saturating_add(copied.saturating_mul(size_of::<f32>())))
 }
 
-/// Where the products of a batch go: number i (last dimension fastest) to `data[i * stride..]`, its
-/// rows `ldc` apart.
+/// Output of a batch: product i (last dimension fastest) goes to `data[i * stride..]`, with a row
+/// stride of `ldc`.
 #[derive(Debug)]
 pub struct BatchOut<'a> {
     pub data: &'a mut [f32],
@@ -330,15 +333,16 @@ pub struct BatchOut<'a> {
     pub stride: usize,
 }
 
-/// One product per element of `dims`. The epilogue applies to each product alike; its residual and
-/// its factor have the layout of the output.
+/// Computes one product per element of `dims`. The epilogue applies to each of them; its residual
+/// and its factor have the layout of the output.
 ///
-/// When one right operand serves all left operands, these become one tall one, wherever they lie.
+/// If one right operand serves all left operands, these become one tall operand, even if they are
+/// not adjacent.
 ///
 /// # Panics
 ///
-/// As [`gemm`], if strides are not one per dimension, if an operand reaches outside its slice, or
-/// if products overlap.
+/// In the cases of [`gemm`], if strides are not one per dimension, if an operand reaches outside
+/// its slice, or if products overlap.
 pub fn gemm_batch(
     exec: &Exec<'_>,
     dims: &[usize],
@@ -396,8 +400,8 @@ pub fn gemm_batch(
     let out = SendPtr(c.as_mut_ptr());
     let one = |pool: &Pool, index: usize| {
         let start = index * c_stride;
-        // SAFETY: products do not overlap, and all end inside `c`, which is borrowed mutably for
-        // the whole call.
+        // SAFETY: products do not overlap and end inside `c`, which is borrowed mutably for the
+        // whole call.
         let c = unsafe { std::slice::from_raw_parts_mut(out.get().add(start), c_len) };
         let epilogue = Epilogue {
             residual: epilogue.residual.map(|r| &r[start..]),

@@ -1,13 +1,13 @@
 //! Products of operands rounded to bfloat16, two at a time: twice the multiply-adds per
 //! instruction.
 //!
-//! The idea: a *pair* of neighbouring steps of k takes the place of one float. Panels of pairs have
-//! the form of panels of floats with half as many steps, so everything around the microkernel is
-//! the same code; only the multiply-add is another instruction (`VDPBF16PS`), which multiplies both
-//! halves and adds them to a float. Operands are rounded to nearest, ties to even; sums are floats.
-//! Both operands become pairs during the product: it has so many rows that this costs little, and
+//! A *pair* of neighbouring steps of k takes the place of one float. Panels of pairs have the form
+//! of panels of floats with half as many steps, so the code around the microkernel serves both.
+//! Only the multiply-add is another instruction (`VDPBF16PS`), which multiplies both halves and
+//! adds them to a float. Operands are rounded to nearest, ties to even; sums are floats. Both
+//! operands become pairs during the product: it has so many rows that this costs little, and
 //! constants stay in a form that products of few rows read without rounding the left operand. A
-//! panel of B does so in the first-level cache, while the next one is on its way.
+//! panel of B is converted in the first-level cache, while the next one is being fetched.
 
 use super::halves::Storage;
 use super::pack::{PackSource, Panels, SendPtr, each_chunk, panel_width};
@@ -18,13 +18,13 @@ use sardonyx_simd::{Ended, Exec, Isa};
 pub(crate) fn is_available(isa: Isa) -> bool {
     #[cfg(target_arch = "x86_64")]
     return isa == Isa::Avx512 && isa.is_available() && is_x86_feature_detected!("avx512bf16");
-    // Other processors have no code for it, whatever the instruction set.
+    // Processors of other architectures have no code for it.
     #[cfg(not(target_arch = "x86_64"))]
     return isa == Isa::Avx512 && isa.is_available();
 }
 
-/// Whether this machine multiplies pairs of bfloat16 faster than floats. Those of Intel are taken
-/// not to: on a Xeon with AMX, the only one measured, the instruction has half the rate of
+/// Whether this machine multiplies pairs of bfloat16 faster than floats. Processors of Intel are
+/// assumed not to: on a Xeon with AMX, the only one measured, the instruction has half the rate of
 /// multiply-adds of floats (119 and 239 GFLOP/s).
 pub(crate) fn is_faster(isa: Isa) -> bool {
     is_available(isa) && !is_of_intel()
@@ -46,55 +46,54 @@ fn is_of_intel() -> bool {
     false
 }
 
-/// Bits of the bfloat16 nearest to `x`, in the upper half of a word. NaN stays NaN.
+/// Returns the bits of the bfloat16 nearest to `x` in the upper half of a word. NaN stays NaN.
 #[inline(always)]
-fn rounded(x: f32) -> u32 {
+fn round_bits(x: f32) -> u32 {
     let bits = x.to_bits();
     let nearest = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) & 0xffff_0000;
     let nan = bits & 0xffff_0000 | 0x0040_0000;
     if x.is_nan() { nan } else { nearest }
 }
 
-/// A pair as the bits of a float: the earlier step in the lower half.
+/// Makes a pair as the bits of a float, with the earlier step in the lower half.
 #[inline(always)]
-fn pair(first: f32, second: f32) -> f32 {
-    f32::from_bits(rounded(first) >> 16 | rounded(second))
+fn make_pair(first: f32, second: f32) -> f32 {
+    f32::from_bits(round_bits(first) >> 16 | round_bits(second))
 }
 
-/// Turns `depth` rows of `width` floats into rows of pairs; a last row without a partner meets
-/// zeros.
-pub(crate) fn to_pairs(depth: usize, width: usize, from: &[f32], to: &mut [f32]) {
+/// Rounds `depth` rows of `width` floats to rows of pairs. The partner of an odd last row is zero.
+pub(crate) fn round_to_pairs(depth: usize, width: usize, from: &[f32], to: &mut [f32]) {
     for step in 0..depth.div_ceil(2) {
         let first = &from[2 * step * width..][..width];
         let to = &mut to[step * width..][..width];
         if 2 * step + 1 < depth {
             let second = &from[(2 * step + 1) * width..][..width];
             for ((to, first), second) in to.iter_mut().zip(first).zip(second) {
-                *to = pair(*first, *second);
+                *to = make_pair(*first, *second);
             }
         } else {
             for (to, first) in to.iter_mut().zip(first) {
-                *to = pair(*first, 0.0);
+                *to = make_pair(*first, 0.0);
             }
         }
     }
 }
 
-/// Writes `steps` steps of a panel in 16 bits to `to` as pairs; a last step without a partner meets
-/// zeros.
+/// Writes `steps` steps of a panel in 16 bits to `to` as pairs. The partner of an odd last step is
+/// zero.
 ///
 /// # Safety
 ///
-/// The machine must multiply pairs, `steps` rows of the panel must be readable and half as many,
-/// rounded up, of floats writable.
+/// The machine must multiply pairs. `steps` rows of the panel must be readable, and half as many
+/// rows of floats, rounded up, writable.
 #[inline]
-pub(super) unsafe fn pairs_of(storage: Storage, panel: *const f32, steps: usize, to: *mut f32) {
+pub(super) unsafe fn make_pairs(storage: Storage, panel: *const f32, steps: usize, to: *mut f32) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has the instructions, the rows of the panel and room for the pairs.
     unsafe {
         match storage {
-            Storage::F16 => tiles::pairs_of_f16(panel.cast(), steps, to),
-            Storage::Bf16 => tiles::pairs_of_bf16(panel.cast(), steps, to),
+            Storage::F16 => tiles::make_pairs_of_f16(panel.cast(), steps, to),
+            Storage::Bf16 => tiles::make_pairs_of_bf16(panel.cast(), steps, to),
             Storage::F32 => unreachable!("floats are not stored in 16 bits"),
         }
     }
@@ -102,24 +101,24 @@ pub(super) unsafe fn pairs_of(storage: Storage, panel: *const f32, steps: usize,
     unreachable!("no machine but x86 multiplies pairs: {storage:?} {panel:?} {steps} {to:?}");
 }
 
-/// Rows of floats that are rounded to pairs of neighbouring numbers.
+/// Rows of floats to round to pairs of neighbouring numbers.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only the instructions read it"))]
 pub(crate) struct Rows {
-    /// `count` rows of `len` floats, `from_step` apart.
+    /// Source, `count` rows of `len` floats, `from_step` apart.
     pub(crate) from: *const f32,
     pub(crate) from_step: usize,
     pub(crate) count: usize,
     pub(crate) len: usize,
-    /// As many rows of `words` pairs, `to_step` apart: no fewer than there are numbers for. Zeros
-    /// fill them up.
+    /// Target, as many rows of `words` pairs, `to_step` apart. There are at least as many pairs as
+    /// numbers for them; zeros fill the rest.
     pub(crate) to: *mut f32,
     pub(crate) to_step: usize,
     pub(crate) words: usize,
 }
 
 impl Rows {
-    /// Rounds them.
+    /// Rounds the rows.
     ///
     /// # Safety
     ///
@@ -127,7 +126,7 @@ impl Rows {
     #[inline]
     pub(crate) unsafe fn round(&self) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the instructions and valid rows.
         unsafe {
             tiles::round_rows(self);
         }
@@ -136,26 +135,26 @@ impl Rows {
     }
 }
 
-/// Planes of which neighbouring pixels are rounded to pairs of neighbouring planes.
+/// Planes whose pixels are rounded to pairs of neighbouring planes.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only the instructions read it"))]
 pub(crate) struct Planes {
-    /// The first pixel of `count` planes, `plane` floats apart.
+    /// Source, the first pixel of `count` planes, `plane` floats apart.
     pub(crate) from: *const f32,
     pub(crate) plane: usize,
     pub(crate) count: usize,
     pub(crate) pixels: usize,
-    /// As many rows of `words` pairs as there are pixels, `step` apart.
+    /// Target, a row of `words` pairs for each pixel, `step` floats apart.
     pub(crate) to: *mut f32,
     pub(crate) step: usize,
     pub(crate) words: usize,
 }
 
 impl Planes {
-    /// Limit: most planes that are rounded so.
+    /// Limit: most planes that [`Planes::round`] takes.
     pub(crate) const MOST: usize = 15;
 
-    /// Rounds them.
+    /// Rounds the pixels of all planes.
     ///
     /// # Safety
     ///
@@ -163,7 +162,7 @@ impl Planes {
     #[inline]
     pub(crate) unsafe fn round(&self) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the instructions, readable pixels and writable rows.
         unsafe {
             tiles::round_planes(self);
         }
@@ -172,17 +171,17 @@ impl Planes {
     }
 }
 
-/// Sums: fewest rows for which operands are rounded. Fewer take about as long with halves widened,
-/// which are more exact.
+/// Sums: fewest rows for which operands are rounded. Fewer rows take about as long with widened
+/// halves, which are more exact.
 pub(super) const MIN_ROWS: usize = 24;
 
-/// Floats that the pairs of `width` columns of `depth` steps take.
+/// Returns the floats of memory that the pairs of `width` columns of `depth` steps take.
 pub(super) fn pairs_len(isa: Isa, width: usize, depth: usize) -> usize {
     let padded = width.next_multiple_of(panel_width(isa));
     padded.saturating_mul(depth.div_ceil(2))
 }
 
-/// Lends the columns of a matrix in pairs.
+/// Rounds the columns of a matrix to pairs in scratch memory and lends their panels to `f`.
 pub(super) fn with_pairs<R>(
     exec: &Exec<'_>,
     source: &dyn PackSource,
@@ -197,19 +196,19 @@ pub(super) fn with_pairs<R>(
             with_scratch(chunk.len() * w, |floats| {
                 source.pack(isa, chunk.clone(), panel * w, floats);
                 // SAFETY: chunks begin at even steps, so their pairs are disjoint parts of the
-                // scratch.
+                // scratch memory.
                 let to = unsafe {
                     let start = out.get().add((panel * steps + chunk.start / 2) * w);
                     std::slice::from_raw_parts_mut(start, chunk.len().div_ceil(2) * w)
                 };
-                to_pairs(chunk.len(), w, floats, to);
+                round_to_pairs(chunk.len(), w, floats, to);
             });
         })?;
-        f(Panels::packed(isa, pairs, steps))
+        f(Panels::from_packed(isa, pairs, steps))
     })
 }
 
-/// The multiply-add of pairs, and pairs from panels of 16 bits.
+/// The multiply-add of pairs, and the conversion of panels of 16 bits to pairs.
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod tiles {
     use std::arch::x86_64::*;
@@ -217,6 +216,7 @@ pub(crate) mod tiles {
     use crate::gemm::tile::Mac;
     use sardonyx_simd::avx512::Avx512;
 
+    /// Panels of pairs of bfloat16, added up in floats.
     pub(crate) struct Pairs;
 
     impl Mac<Avx512> for Pairs {
@@ -233,7 +233,7 @@ pub(crate) mod tiles {
 
         #[inline(always)]
         unsafe fn put(p: *mut f32, index: usize, v: __m512) {
-            // SAFETY: as above; both types are 32 bytes without invalid values.
+            // SAFETY: both types are 32 bytes without invalid values; the caller has room for them.
             unsafe {
                 let halves = std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(v));
                 _mm256_storeu_si256(p.cast::<u16>().wrapping_add(index).cast(), halves);
@@ -243,9 +243,10 @@ pub(crate) mod tiles {
 
     enable!(
         avx512_bf16,
-        /// See [`pairs_of`](super::pairs_of).
-        pub(super) unsafe fn pairs_of_f16(from: *const u16, steps: usize, to: *mut f32) {
-            // SAFETY: the caller's machine has the instructions; the rest is its promise.
+        /// Makes pairs of a panel of f16, see [`make_pairs`](super::make_pairs).
+        pub(super) unsafe fn make_pairs_of_f16(from: *const u16, steps: usize, to: *mut f32) {
+            // SAFETY: the caller has the instructions, the rows of the panel and room for the
+            // pairs.
             unsafe {
                 each_pair(from, steps, to, |first, second| {
                     let (first, second) = (_mm512_cvtph_ps(first), _mm512_cvtph_ps(second));
@@ -258,9 +259,10 @@ pub(crate) mod tiles {
 
     enable!(
         avx512_bf16,
-        /// See [`pairs_of`](super::pairs_of).
-        pub(super) unsafe fn pairs_of_bf16(from: *const u16, steps: usize, to: *mut f32) {
-            // SAFETY: as above.
+        /// Makes pairs of a panel of bfloat16, see [`make_pairs`](super::make_pairs).
+        pub(super) unsafe fn make_pairs_of_bf16(from: *const u16, steps: usize, to: *mut f32) {
+            // SAFETY: the caller has the instructions, the rows of the panel and room for the
+            // pairs.
             unsafe {
                 each_pair(from, steps, to, |first, second| {
                     _mm512_inserti64x4::<1>(_mm512_castsi256_si512(first), second)
@@ -271,13 +273,13 @@ pub(crate) mod tiles {
 
     enable!(
         avx512_bf16,
-        /// See [`Rows::round`](super::Rows::round).
+        /// Rounds rows, see [`Rows::round`](super::Rows::round).
         pub(super) unsafe fn round_rows(rows: &super::Rows) {
             let &super::Rows { from, from_step, count, len, to, to_step, words } = rows;
             for row in 0..count {
                 let (from, to) =
                     (from.wrapping_add(row * from_step), to.wrapping_add(row * to_step));
-                // SAFETY: the caller's promise: `len` floats may be read, `words` words written.
+                // SAFETY: the caller has `len` floats readable and `words` words writable.
                 unsafe {
                     let whole = len / 32 * 16;
                     for at in (0..whole).step_by(16) {
@@ -309,7 +311,7 @@ pub(crate) mod tiles {
 
     enable!(
         avx512_bf16,
-        /// See [`Planes::round`](super::Planes::round).
+        /// Rounds planes, see [`Planes::round`](super::Planes::round).
         pub(super) unsafe fn round_planes(planes: &super::Planes) {
             let &super::Planes { from, plane, count, pixels, to, step, words } = planes;
             let lower = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -320,7 +322,7 @@ pub(crate) mod tiles {
                 let mask = first_of(pixels - first);
                 let of = |index: usize| {
                     let mask = if index < count { mask } else { 0 };
-                    // SAFETY: the caller's promise: these pixels of the plane may be read.
+                    // SAFETY: the caller has these pixels of the plane readable.
                     unsafe { _mm512_maskz_loadu_ps(mask, from.wrapping_add(index * plane + first)) }
                 };
                 for word in 0..words {
@@ -329,20 +331,21 @@ pub(crate) mod tiles {
                     let pairs = unsafe { std::mem::transmute::<__m512bh, __m512i>(pairs) };
                     let pairs = _mm512_permutexvar_epi16(interleave, pairs);
                     let to = to.wrapping_add(first * step + word).cast::<i32>();
-                    // SAFETY: the caller's promise: these pixels have a word there.
+                    // SAFETY: the caller has a word writable for each of these pixels.
                     unsafe { _mm512_mask_i32scatter_epi32::<4>(to, mask, places, pairs) };
                 }
             }
         }
     );
 
-    /// The lowest bits, at most 16.
+    /// Returns a mask of the lowest `count` bits, at most 16.
     #[inline(always)]
     fn first_of(count: usize) -> u16 {
         if count >= 16 { u16::MAX } else { (1 << count) - 1 }
     }
 
-    /// `join` makes 16 bfloat16 of the first step and 16 of the second, one after the other.
+    /// Makes pairs of each two steps of a panel. `join` returns 16 bfloat16 of the first step,
+    /// followed by 16 of the second.
     #[inline(always)]
     unsafe fn each_pair(
         from: *const u16,
@@ -350,8 +353,8 @@ pub(crate) mod tiles {
         to: *mut f32,
         join: impl Fn(__m256i, __m256i) -> __m512i,
     ) {
-        // SAFETY: the caller's promise: `steps` rows of 32 may be read, half as many, rounded up,
-        // of 32 floats written.
+        // SAFETY: the caller has `steps` rows of 32 readable, and half as many rows of 32 floats,
+        // rounded up, writable.
         unsafe {
             let lower = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
             let upper = _mm512_add_epi32(lower, _mm512_set1_epi32(16));
@@ -399,13 +402,13 @@ mod tests {
             f32::from_bits(0x3f80_8001),
         ];
         for x in edge {
-            assert_eq!(rounded(x) >> 16, u32::from(half::bf16::from_f32(x).to_bits()), "{x}");
+            assert_eq!(round_bits(x) >> 16, u32::from(half::bf16::from_f32(x).to_bits()), "{x}");
         }
-        assert!(f32::from_bits(rounded(f32::NAN)).is_nan());
-        assert!(f32::from_bits(rounded(f32::from_bits(0x7f80_0001))).is_nan());
+        assert!(f32::from_bits(round_bits(f32::NAN)).is_nan());
+        assert!(f32::from_bits(round_bits(f32::from_bits(0x7f80_0001))).is_nan());
     }
 
-    /// Rows, columns and steps.
+    /// Numbers of rows, columns and steps.
     const SIZES: [[usize; 3]; 10] = [
         [MIN_ROWS, 33, 70],
         [24, 5, 1],
@@ -423,9 +426,9 @@ mod tests {
         (0..len).map(|i| ((i * by) % 1009) as f32 / 504.0 - 1.0).collect()
     }
 
-    /// A packed matrix of these numbers: floats that halves reach, floats that they do not reach,
-    /// or bfloat16; and what it is then.
-    fn packed(isa: Isa, [k, n]: [usize; 2], turn: usize) -> (PackedB, Vec<f32>) {
+    /// Packs a matrix of k x n numbers: floats in the range of f16, floats outside of it, or
+    /// bfloat16, by `turn`. Returns it with the stored numbers.
+    fn pack_numbers(isa: Isa, k: usize, n: usize, turn: usize) -> (PackedB, Vec<f32>) {
         let mut b = numbers(k * n, 71);
         let which = turn % 3;
         if which == 1 {
@@ -459,20 +462,16 @@ mod tests {
                 eprintln!("skipped: this machine does not {what}");
                 continue;
             }
-            for (turn, size) in SIZES.into_iter().enumerate() {
-                product_is_that_of_rounded_operands(isa, many_rows, size, turn);
+            for (turn, [m, n, k]) in SIZES.into_iter().enumerate() {
+                check_product(isa, many_rows, m, n, k, turn);
             }
         }
     }
 
-    fn product_is_that_of_rounded_operands(
-        isa: Isa,
-        many_rows: ManyRows,
-        [m, n, k]: [usize; 3],
-        turn: usize,
-    ) {
-        let round = |x: f32| f64::from(f32::from_bits(rounded(x)));
-        let (mut packed, b) = packed(isa, [k, n], turn);
+    /// Checks a product against one in f64 with rounded operands.
+    fn check_product(isa: Isa, many_rows: ManyRows, m: usize, n: usize, k: usize, turn: usize) {
+        let round = |x: f32| f64::from(f32::from_bits(round_bits(x)));
+        let (mut packed, b) = pack_numbers(isa, k, n, turn);
         packed.beside = many_rows;
         let (a, bias) = (numbers(m * k, 37), numbers(n, 13));
         let mut transposed = vec![0.0; m * k];
@@ -485,7 +484,7 @@ mod tests {
             Epilogue { bias: Some(crate::gemm::Bias::Col(&bias)), ..Epilogue::default() };
         let mut first = None;
         let by_columns = MatRef::col_major(&transposed, m, k);
-        let steps = by_columns.transposed();
+        let steps = by_columns.transpose();
         for lhs in
             [Lhs::Plain(MatRef::row_major(&a, m, k)), Lhs::Plain(by_columns), Lhs::Virtual(&steps)]
         {

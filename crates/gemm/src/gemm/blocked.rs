@@ -1,13 +1,13 @@
-//! The blocked product: which panels meet when, and who computes what.
+//! The blocked product: the order in which panels meet, and its distribution over threads.
 //!
 //! Blocking follows Goto and van de Geijn, "Anatomy of high-performance matrix multiplication"
 //! (2008), and the BLIS loops of Van Zee and van de Geijn (2015): k is cut into blocks of [`KC`]
 //! steps, so that a panel of each operand stays in the first-level cache and a column block of B in
 //! the second.
 //!
-//! The output is cut into chunks, never k. There are three ways to get packed panels of B: they
-//! were packed before; each chunk packs its own columns (many columns); or all threads pack
-//! everything first (few columns, many rows).
+//! The output is cut into chunks, k is not. Packed panels of B come from one of three places: they
+//! were packed before; each chunk packs its own columns (many columns); or all threads pack B first
+//! (few columns, many rows).
 
 use super::epilogue::{ApplyFunction, TileEpilogue};
 use super::form::{Form, PanelForm};
@@ -15,18 +15,18 @@ use super::gemv::Gemv;
 use super::matrix::MatRef;
 use super::pack::{PackSource, Panels, SendPtr, pack_all, panel_width, rows_in_place};
 use super::short::Short;
-use super::sizes::{FewRows, Lies, OperandKind, PacksB, Sizes};
+use super::sizes::{FewRows, MatrixLayout, OperandKind, PacksB, Sizes};
 use super::tile::{STRIPS, Tile};
 use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::{Body, Ended, Grid, Simd, dispatch};
 use sardonyx_simd::{Caches, Exec, Isa};
 use sardonyx_simd::{Pool, split_even};
 
-/// Sums: most steps of a k block. A 32-float panel of 256 steps is 32 KB.
+/// Sums: most steps of a k block. A panel of 32 floats and 256 steps is 32 KB.
 pub(super) const KC: usize = 256;
-/// Work: tiles of two panels for each thread, above which no thread waits long for another.
+/// Work: tiles of two panels per thread from which no thread waits long for another.
 const FINE_PANELS: usize = 16;
-/// Cache: column panels between which A is read again for the next k block, where it is larger than
+/// Cache: column panels between which A is read again for the next k block, if it is larger than
 /// the second-level cache.
 const GROUP: usize = 16;
 
@@ -37,21 +37,22 @@ pub(crate) enum Operand<'a> {
     Panels(Panels),
     /// A matrix in memory, as steps by columns (A is transposed).
     Matrix(&'a MatRef<'a>),
-    /// Anything else.
+    /// A source that packs itself into panels.
     Source(&'a dyn PackSource),
 }
 
 impl Operand<'_> {
+    /// Returns the kind of memory of the operand.
     pub(crate) fn kind(&self) -> OperandKind {
         match self {
             Operand::Panels(_) => OperandKind::Panels,
-            Operand::Matrix(matrix) => OperandKind::Matrix(Lies::of(matrix)),
+            Operand::Matrix(matrix) => OperandKind::Matrix(MatrixLayout::from_matrix(matrix)),
             Operand::Source(_) => OperandKind::Source,
         }
     }
 }
 
-/// A product C = epilogue(A B) with sizes checked: everything the loops need.
+/// A product C = epilogue(A B) with checked sizes: the input of the loops.
 #[derive(Clone, Copy)]
 pub(crate) struct Product<'a, F: Form = PanelForm> {
     pub(crate) isa: Isa,
@@ -63,25 +64,26 @@ pub(crate) struct Product<'a, F: Form = PanelForm> {
     pub(crate) b: Operand<'a>,
     pub(crate) c: SendPtr<F::Sum>,
     pub(crate) ldc: usize,
-    /// Of sums of floats only.
+    /// Epilogue of sums that are floats; unused for integers.
     pub(crate) epilogue: TileEpilogue,
     pub(crate) form: F,
     pub(crate) sweep: Sweep,
 }
 
-/// In which order the panels of a packed right operand are read by each thread.
+/// Order in which each thread reads the panels of a packed right operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {
+    /// First panel first.
     FromFirst,
-    /// Who multiplies with the same large matrix again and again sweeps it to and fro: what was
-    /// read last is still in the cache. One that is a little larger than the cache, read in the
-    /// same order each time, would never be found there.
+    /// Last panel first. Repeated products with one large matrix sweep it to and fro, so that the
+    /// panels read last are still in the cache. Read in one order each time, a matrix a little
+    /// larger than the cache would never be found there.
     FromLast,
 }
 
 impl Sweep {
-    /// The part that stands at `index` of the parts of one of the threads, which split all parts
-    /// evenly.
+    /// Returns the part at position `index`. The threads share all parts evenly; `FromLast`
+    /// reverses each share.
     pub(super) fn part(self, index: usize, parts: usize, threads: usize) -> usize {
         if self == Sweep::FromFirst {
             return index;
@@ -94,7 +96,7 @@ impl Sweep {
 }
 
 impl Product<'_> {
-    /// The sizes, and how the operands are given.
+    /// Returns the sizes and the kinds of the operands.
     fn sizes(&self) -> Sizes {
         Sizes {
             isa: self.isa,
@@ -118,7 +120,7 @@ impl Product<'_> {
             return Ok(());
         }
         let sizes = self.sizes();
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller has valid operands, output and epilogue on a machine with `isa`.
         unsafe {
             if let Some(few) = sizes.few_rows()
                 && let (Operand::Matrix(a), Operand::Matrix(b)) = (self.a, self.b)
@@ -130,7 +132,7 @@ impl Product<'_> {
                 && Short::suits(self.m, b)
             {
                 let Product { isa, c, ldc, epilogue, .. } = *self;
-                let short = Short { isa, a: a.transposed(), b: *b, c, ldc, epilogue };
+                let short = Short { isa, a: a.transpose(), b: *b, c, ldc, epilogue };
                 return short.run(pool, sizes.threads(pool));
             }
             let source: &dyn PackSource = match self.a {
@@ -145,13 +147,13 @@ impl Product<'_> {
             let w = panel_width(self.isa);
             with_scratch(self.m.div_ceil(w) * w * self.k, |buf| {
                 pack_all(&Exec::new(pool, self.isa), source, buf)?;
-                self.run_packed_a(pool, Panels::packed(self.isa, buf, self.k))
+                self.run_packed_a(pool, Panels::from_packed(self.isa, buf, self.k))
             })
         }
     }
 
-    /// Returns the cut into parts that the calling thread computes alone, if tiles read A in place
-    /// and B is packed.
+    /// Returns the cut into parts if the calling thread computes the product alone and tiles read A
+    /// in place with packed panels of B; else `None`.
     pub(super) fn cut_in_place(&self, pool: &Pool) -> Option<Cut> {
         let sizes = self.sizes();
         let is_plain = !sizes.packs_a() && !sizes.prefers_transposed();
@@ -160,8 +162,8 @@ impl Product<'_> {
         (fits && !is_empty).then(|| self.cut_panels(1, rows_in_place(self.isa)))
     }
 
-    /// Returns the rows of a panel of A that is read where it lies: half of the usual ones where
-    /// these are too few for all threads and tiles stay the same.
+    /// Returns the rows of a panel of A that is read in place: half of the usual number if whole
+    /// panels are too few for all threads and tiles keep their size.
     fn rows_in_place(&self, sizes: &Sizes, pool: &Pool) -> usize {
         let rows = rows_in_place(self.isa);
         let threads = sizes.threads(pool);
@@ -182,23 +184,24 @@ impl Product<'_> {
         let (x, b) = if transposed { (b, a) } else { (a, b) };
         let gemv = Gemv {
             isa: self.isa,
-            x: x.transposed(),
+            x: x.transpose(),
             b: *b,
             c: self.c,
             ldc: self.ldc,
             epilogue: self.epilogue,
             transposed,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has valid operands, output and epilogue on a machine with `isa`.
         unsafe { gemv.run(pool, self.sizes().threads(pool)) }
     }
 
+    /// Multiplies packed panels of A by B, which is packed first if it must be.
     unsafe fn run_packed_a(&self, pool: &Pool, a: Panels) -> Result<(), Ended> {
         let w = panel_width(self.isa);
         let sizes = self.sizes();
         let threads = sizes.threads(pool);
         let (transposed, packs) = (sizes.prefers_transposed(), sizes.packs_b(threads));
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller has valid operands, output and epilogue on a machine with `isa`.
         unsafe {
             let source: &dyn PackSource = match self.b {
                 Operand::Panels(b) => return self.run_packed(pool, threads, a, b, transposed),
@@ -214,13 +217,13 @@ impl Product<'_> {
             }
             with_scratch(self.n.div_ceil(w) * w * self.k, |buf| {
                 pack_all(&Exec::new(pool, self.isa), source, buf)?;
-                let b = Panels::packed(self.isa, buf, self.k);
+                let b = Panels::from_packed(self.isa, buf, self.k);
                 self.run_packed(pool, threads, a, b, transposed)
             })
         }
     }
 
-    /// Each chunk packs its own columns and multiplies all rows with them.
+    /// Packs the columns of each chunk of B in the chunk itself and multiplies all rows by them.
     unsafe fn run_local(
         &self,
         pool: &Pool,
@@ -239,7 +242,7 @@ impl Product<'_> {
             with_scratch(cols.len() * kc * w, |buf| {
                 for (k0, k1) in self.k_blocks(kc) {
                     source.pack_panels(self.isa, k0..k1, cols.start * w, cols.len(), kc * w, buf);
-                    let b = Panels::packed(self.isa, buf, kc);
+                    let b = Panels::from_packed(self.isa, buf, kc);
                     let block = Block {
                         rows: 0..self.m.div_ceil(a.width),
                         cols: cols.clone(),
@@ -248,15 +251,15 @@ impl Product<'_> {
                         b_k0: k0,
                         k1,
                     };
-                    // SAFETY: the panels of this block are packed; the chunk owns these columns of
-                    // C.
-                    unsafe { self.block(a, b, block) };
+                    // SAFETY: the panels of this block are packed, and the chunk owns these columns
+                    // of C.
+                    unsafe { self.multiply_block(a, b, block) };
                 }
             });
         })
     }
 
-    /// Both operands are packed.
+    /// Multiplies packed operands in either orientation.
     unsafe fn run_packed(
         &self,
         pool: &Pool,
@@ -266,7 +269,7 @@ impl Product<'_> {
         transposed: bool,
     ) -> Result<(), Ended> {
         if !transposed {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has valid operands, output and epilogue on a machine with `isa`.
             return unsafe { self.run_panels(pool, threads, a, b) };
         }
         let row_panels = self.m.div_ceil(panel_width(self.isa));
@@ -275,14 +278,14 @@ impl Product<'_> {
         let parts = row_panels.div_ceil(chunk);
         pool.run_on(threads, parts, |part| {
             let rows = split_even(row_panels, parts, part);
-            // SAFETY: the chunk owns these rows of C.
-            unsafe { self.rows_transposed(a, b, rows, kc) }
+            // SAFETY: all panels are packed, and the chunk owns these rows of C.
+            unsafe { self.multiply_rows_transposed(a, b, rows, kc) }
         })
     }
 
-    /// Computes whole rows of C: A wide, B narrow, the transposed result in scratch until all of k
-    /// is done.
-    unsafe fn rows_transposed(
+    /// Computes whole rows of C with A wide and B narrow. The transposed result stays in scratch
+    /// memory until all of k is done.
+    unsafe fn multiply_rows_transposed(
         &self,
         a: Panels,
         b: Panels,
@@ -306,7 +309,7 @@ impl Product<'_> {
                     };
                     let per_panel = self.n.div_ceil(tiles.rows());
                     let now = a.at(row_panel, k0);
-                    let mut ahead = self.ahead(a, now, next, k1 - k0, per_panel);
+                    let mut ahead = self.prefetches(a, now, next, k1 - k0, per_panel);
                     let mut col = 0;
                     while col < self.n {
                         let cols = w.min(self.n - col);
@@ -332,9 +335,9 @@ impl Product<'_> {
                                 resume: k0 != 0,
                                 epilogue: std::ptr::null(),
                             };
-                            // SAFETY: panels hold `k` steps of whole vectors; the tile is inside
-                            // the scratch.
-                            unsafe { tiles.of(count, vectors, is_unit)(&tile) };
+                            // SAFETY: panels hold `k` steps of whole vectors, and the tile is
+                            // inside the scratch memory.
+                            unsafe { tiles.tile(count, vectors, is_unit)(&tile) };
                             j += count;
                         }
                         col += cols;
@@ -351,8 +354,8 @@ impl Product<'_> {
                 cols: self.n,
                 epilogue: self.epilogue.at(row0, 0),
             };
-            // SAFETY: the machine has `isa`; the scratch holds whole blocks; the chunk owns these
-            // rows of C.
+            // SAFETY: the machine has `isa`, the scratch memory holds whole blocks, and the chunk
+            // owns these rows of C.
             unsafe { dispatch(self.isa, body) };
         });
     }
@@ -364,18 +367,18 @@ impl<F: Form> Product<'_, F> {
         self.k.div_ceil(self.k.div_ceil(self.form.most_steps()).max(1))
     }
 
-    /// The blocks of k, first and last step: at least one, which is empty if there are no steps, as
-    /// results are stored all the same.
+    /// Returns the first and last step of each block of k. Without steps there is one empty block,
+    /// as results are stored even then.
     fn k_blocks(&self, kc: usize) -> impl Iterator<Item = (usize, usize)> {
         let count = self.k.div_ceil(kc.max(1)).max(1);
         (0..count).map(move |block| (block * kc, self.k.min((block + 1) * kc)))
     }
 
-    /// Both operands are packed: chunks are rectangles of panels.
+    /// Multiplies packed operands in chunks that are rectangles of panels.
     ///
     /// # Safety
     ///
-    /// As [`Product::run`].
+    /// The demands of [`Product::run`] must hold.
     pub(super) unsafe fn run_panels(
         &self,
         pool: &Pool,
@@ -384,27 +387,27 @@ impl<F: Form> Product<'_, F> {
         b: Panels,
     ) -> Result<(), Ended> {
         if self.goes_by_rows(self.k_block()) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller upholds the demands of `Product::run`.
             return unsafe { self.run_by_rows(pool, threads, a, b) };
         }
         let cut = self.cut_panels(threads, a.width);
         let parts = cut.parts();
         pool.run_on(threads, parts, |index| {
             let part = self.sweep.part(index, parts, threads);
-            // SAFETY: all panels are packed; the chunk owns this rectangle of C.
+            // SAFETY: all panels are packed, and the chunk owns this rectangle of C.
             unsafe { self.run_part(a, b, &cut, part) };
         })
     }
 
-    /// Cuts C for so many threads, where panels of A have `width` rows.
+    /// Cuts C for `threads` threads. Panels of A have `width` rows.
     fn cut_panels(&self, threads: usize, width: usize) -> Cut {
         let (row_panels, col_panels) =
             (self.m.div_ceil(width), self.n.div_ceil(panel_width(self.isa)));
         let kc = self.k_block();
-        // As many rows as stay in the second-level cache for a k block; columns in chunks that feed
-        // the threads.
+        // As many rows as stay in the second-level cache for a k block; columns in chunks that keep
+        // the threads busy.
         let kept = (self.m * kc).div_ceil(self.caches.own_floats(1, 2)).clamp(1, row_panels);
-        // Few columns do not feed all threads.
+        // Few columns do not keep all threads busy.
         let fed = (threads * 4).div_ceil(col_panels).clamp(1, row_panels);
         let row_parts = kept.max(if threads == 1 { 1 } else { fed });
         let group_of = |row_parts: usize| {
@@ -447,7 +450,7 @@ impl<F: Form> Product<'_, F> {
     /// The demands of [`Product::run`] must hold, and no other thread may use this part of C.
     pub(super) unsafe fn run_part(&self, a: Panels, b: Panels, cut: &Cut, part: usize) {
         let &Cut { kc, row_panels, col_panels, row_parts, col_parts, groups, group } = cut;
-        // All rows of some columns in turn: a thread reads few columns of B.
+        // Parts first go through all rows of some columns, so that a thread reads few columns of B.
         let rows = split_even(row_panels, row_parts, part % row_parts);
         let own = split_even(groups, col_parts, part / row_parts);
         for group_index in own.clone() {
@@ -463,22 +466,23 @@ impl<F: Form> Product<'_, F> {
             for (k0, k1) in self.k_blocks(kc) {
                 let block =
                     Block { rows: rows.clone(), cols: cols.clone(), b_first: 0, k0, b_k0: 0, k1 };
-                // SAFETY: the caller's promise.
-                unsafe { self.block_by_columns(a, b, block, after) };
+                // SAFETY: the caller has valid operands and owns this part of C.
+                unsafe { self.multiply_block_by_columns(a, b, block, after) };
             }
         }
     }
 
-    /// Whether blocks of B stay in the second-level cache while rows of A pass by, and not the
-    /// other way round.
+    /// Whether blocks of B stay in the second-level cache while all rows of A pass by, rather than
+    /// blocks of A.
     fn goes_by_rows(&self, kc: usize) -> bool {
-        // Weights of a convolution are packed ahead and come from memory.
+        // Weights of a convolution are packed ahead of time and come from memory.
         let waits_for_left = matches!(self.a, Operand::Panels(_)) && self.form.waits_for_left();
         // A column panel that is converted first should meet all rows.
-        let converts = self.form.converted(self.isa, self.m).is_some();
+        let converts = self.form.conversion(self.isa, self.m).is_some();
         // Rows that stay in half of the cache for a k block meet the columns one panel after the
         // other, which reads B once and in order: 91 % of the peak in place of 86 (AVX2, 197 x 3072
-        // x 768). Where they do not stay, this order reaches 90 in place of 67 (3136 x 384 x 96).
+        // x 768). For rows that do not stay, going by rows reaches 90 in place of 67 (3136 x 384 x
+        // 96).
         let has_many_rows = self.m * kc > self.caches.own_floats(1, 2);
         waits_for_left || (has_many_rows && !converts)
     }
@@ -490,8 +494,8 @@ impl<F: Form> Product<'_, F> {
         (self.caches.own_floats(1, 4) / panel).max(1)
     }
 
-    /// Multiplies block by block of columns: each stays in the second-level cache while all rows of
-    /// A pass by.
+    /// Multiplies block by block of columns. Each block stays in the second-level cache while all
+    /// rows of A pass by.
     unsafe fn run_by_rows(
         &self,
         pool: &Pool,
@@ -520,30 +524,30 @@ impl<F: Form> Product<'_, F> {
             for (k0, k1) in self.k_blocks(kc) {
                 let block =
                     Block { rows: rows.clone(), cols: cols.clone(), b_first: 0, k0, b_k0: 0, k1 };
-                // SAFETY: all panels are packed; the chunk owns this rectangle of C.
-                unsafe { self.block(a, b, block) };
+                // SAFETY: all panels are packed, and the chunk owns this rectangle of C.
+                unsafe { self.multiply_block(a, b, block) };
             }
         })
     }
 
-    /// Multiplies the panels of one block, column panel by column panel: each stays in the
-    /// first-level cache while all rows meet it, and the one after it is fetched meanwhile. Panels
+    /// Multiplies the panels of one block, column panel by column panel. Each stays in the
+    /// first-level cache while all rows meet it, and the next one is prefetched meanwhile: panels
     /// of constants come from memory and are used once for every part of the rows, so nothing else
-    /// hides that latency. The panel `after` is that of the next block.
+    /// hides that latency. `after` is the first column panel of the next block.
     #[inline]
-    unsafe fn block_by_columns(&self, a: Panels, b: Panels, block: Block, after: usize) {
+    unsafe fn multiply_block_by_columns(&self, a: Panels, b: Panels, block: Block, after: usize) {
         let w = panel_width(self.isa);
         let steps = block.k1 - block.k0;
         let rows = self.m.min(block.rows.end * a.width) - block.rows.start * a.width;
         let tiles_of_column = rows.div_ceil(self.form.tiles(self.isa).rows());
-        // Panels that are turned into another form once for all rows, and the product of that form.
-        let converts = self.form.converted(self.isa, rows);
+        // Panels that are converted once for all rows, and the product of the converted form.
+        let converts = self.form.conversion(self.isa, rows);
         let product = Product { form: converts.unwrap_or(self.form), ..*self };
         let converted = if converts.is_some() { steps * w } else { 0 };
         let mut cols = block.cols.clone();
         if rows == 1 && converts.is_none() {
-            // SAFETY: the caller's promise.
-            cols.start = unsafe { self.strips_of(a, b, &block) };
+            // SAFETY: the caller has valid panels and owns the block of C.
+            cols.start = unsafe { self.multiply_strips(a, b, &block) };
         }
         with_scratch(converted, |converted| {
             for col_panel in cols {
@@ -559,31 +563,31 @@ impl<F: Form> Product<'_, F> {
                 let mut b = b;
                 if converts.is_some() {
                     let to = converted.as_mut_ptr();
-                    // SAFETY: the panel has the steps of the block, the scratch room for as many;
-                    // the machine multiplies pairs where they are asked for, the caller's promise.
+                    // SAFETY: the panel has the steps of the block, the scratch memory has room for
+                    // them, and the caller runs on a machine with the instructions of the form.
                     unsafe { self.form.turn_panel(self.isa, b_panel, block.k0, block.k1, to) };
                     (b_panel, b.ks) = (to, w);
                 }
                 for row_panel in block.rows.clone() {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: the caller has valid panels and owns the block of C.
                     unsafe {
                         let b = WidePanel { ptr: b_panel, ks: b.ks, index: col_panel };
-                        product.tiles_of(a, row_panel, b, &block, &mut ahead);
+                        product.multiply_tiles(a, row_panel, b, &block, &mut ahead);
                     }
                 }
             }
         });
     }
 
-    /// Multiplies the one row of a block with the panels of columns that strips take, and says
-    /// which panel is the first that is left.
+    /// Multiplies the one row of a block by the column panels that fill strips, and returns the
+    /// first panel that is left.
     #[inline(always)]
-    unsafe fn strips_of(&self, a: Panels, b: Panels, block: &Block) -> usize {
+    unsafe fn multiply_strips(&self, a: Panels, b: Panels, block: &Block) -> usize {
         let w = panel_width(self.isa);
         let tiles = self.form.tiles(self.isa);
         let last = block.k1 == self.k && !self.epilogue.is_plain();
         let row = block.rows.start * a.width;
-        // Fetching what is in the cache already takes as many loads as the product.
+        // Prefetching lines that are in the cache already takes as many loads as the product.
         let fetches = self.k * self.n >= self.caches.own_floats(2, 1);
         let mut col_panel = block.cols.start;
         loop {
@@ -617,15 +621,16 @@ impl<F: Form> Product<'_, F> {
                     std::ptr::null()
                 },
             };
-            // SAFETY: the panels hold `k` steps, padded to whole vectors; the strip is inside C.
+            // SAFETY: the panels hold `k` steps, padded to whole vectors, and the strip is inside
+            // C.
             unsafe { strip(&tile) };
             col_panel += panels;
         }
     }
 
-    /// The tiles of a panel of rows and one of columns.
+    /// Multiplies one panel of rows by one of columns, tile by tile.
     #[inline(always)]
-    unsafe fn tiles_of(
+    unsafe fn multiply_tiles(
         &self,
         a: Panels,
         row_panel: usize,
@@ -671,19 +676,19 @@ impl<F: Form> Product<'_, F> {
                     std::ptr::null()
                 },
             };
-            // SAFETY: panels hold `k` steps, padded to whole vectors; the tile is inside C.
-            unsafe { tiles.of(count, vectors, is_unit)(&tile) };
+            // SAFETY: panels hold `k` steps, padded to whole vectors, and the tile is inside C.
+            unsafe { tiles.tile(count, vectors, is_unit)(&tile) };
             r += count;
         }
     }
 
-    /// Multiplies the panels of one block: A narrow, B wide.
+    /// Multiplies the panels of one block with A narrow and B wide.
     #[inline]
-    unsafe fn block(&self, a: Panels, b: Panels, block: Block) {
+    unsafe fn multiply_block(&self, a: Panels, b: Panels, block: Block) {
         let steps = block.k1 - block.k0;
         for row_panel in block.rows.clone() {
             let rows = a.width.min(self.m - row_panel * a.width);
-            // The panel after this one, or the first one of the next k block.
+            // Next is the panel after this one, or the first one of the next k block.
             let next = if row_panel + 1 < block.rows.end {
                 a.at(row_panel + 1, block.k0)
             } else {
@@ -691,22 +696,22 @@ impl<F: Form> Product<'_, F> {
             };
             let per_panel = block.cols.len() * rows.div_ceil(self.form.tiles(self.isa).rows());
             let now = a.at(row_panel, block.k0);
-            let mut ahead = self.ahead(a, now, next, steps, per_panel);
+            let mut ahead = self.prefetches(a, now, next, steps, per_panel);
             for col_panel in block.cols.clone() {
                 let b_panel = b.at(col_panel - block.b_first, block.k0 - block.b_k0);
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller has valid panels and owns the block of C.
                 unsafe {
                     let b = WidePanel { ptr: b_panel, ks: b.ks, index: col_panel };
-                    self.tiles_of(a, row_panel, b, &block, &mut ahead);
+                    self.multiply_tiles(a, row_panel, b, &block, &mut ahead);
                 }
             }
         }
     }
 
-    /// Spreads the fetching of the panel of `steps` steps of A at `next` over `tiles` tiles. A
-    /// small A is in the cache by itself after the first column block, and fetching it again would
-    /// only delay the stores.
-    fn ahead(
+    /// Returns the prefetches of the panel of `steps` steps of A at `next`, spread over `tiles`
+    /// tiles. A small A is in the cache by itself after the first column block, and prefetching it
+    /// again would only delay the stores.
+    fn prefetches(
         &self,
         a: Panels,
         now: *const f32,
@@ -721,35 +726,37 @@ impl<F: Form> Product<'_, F> {
     }
 }
 
-/// Fetching the next panel of A while this one is used: packed weights come from memory, and each
-/// is used only once per column block, so nothing else hides that latency.
+/// Prefetches of the next panel of A while another one is used. Packed weights come from memory,
+/// and each is used only once per column block, so nothing else hides that latency.
 struct Ahead {
-    /// Something in use, to be "fetched" at no cost when there is nothing else.
+    /// Address in use, whose prefetch costs nothing, for tiles without another one.
     now: *const f32,
+    /// Address of the next prefetch.
     at: *const f32,
-    /// Floats from one fetched line to the next.
+    /// Distance of the prefetched lines, in floats.
     step: usize,
-    /// Floats covered by one tile.
+    /// Floats that one tile prefetches.
     tile: usize,
-    /// Floats not yet given out.
+    /// Floats that no tile has prefetched yet.
     left: usize,
 }
 
 impl Ahead {
-    /// Spreads a panel of `steps` rows of `width` at `next` over `tiles` tiles.
+    /// Spreads a panel of `steps` rows of `width` floats at `next` over `tiles` tiles.
     fn new(now: *const f32, next: *const f32, steps: usize, width: usize, tiles: usize) -> Ahead {
         let step = if steps > 0 { (2 * width).div_ceil(tiles) } else { 0 };
         Ahead { now, at: next, step, tile: step * (steps / 2), left: steps * width }
     }
 
-    /// Where the next tile starts to fetch.
+    /// Returns the address at which the next tile starts to prefetch.
     fn advance(&mut self) -> *const f32 {
         let at = self.at;
         if self.left > self.tile {
             self.left -= self.tile;
             self.at = at.wrapping_add(self.tile);
         } else if self.left > 0 {
-            // The last tile that fetches; it may run over the end, into what is needed after.
+            // The last tile that prefetches may run over the end, into data that is needed after
+            // it.
             self.left = 0;
             self.at = self.now;
         } else {
@@ -762,11 +769,11 @@ impl Ahead {
 /// One panel of the wide operand.
 #[derive(Clone, Copy)]
 struct WidePanel {
-    /// The first step in question.
+    /// Address of the first step of the block.
     ptr: *const f32,
-    /// From one step to the next.
+    /// Stride between steps, in floats.
     ks: usize,
-    /// Which one it is, counted from the first column of C.
+    /// Index of the panel from the first column of C.
     index: usize,
 }
 
@@ -794,21 +801,21 @@ impl Cut {
     }
 }
 
-/// Ranges of panels and steps that [`Product::block`] multiplies.
+/// Ranges of panels and steps that [`Product::multiply_block`] multiplies.
 struct Block {
     rows: std::ops::Range<usize>,
     cols: std::ops::Range<usize>,
-    /// The column panel that B's panels begin with.
+    /// First column panel in B's panels.
     b_first: usize,
     k0: usize,
-    /// The step that B's panels begin with.
+    /// First step in B's panels.
     b_k0: usize,
     k1: usize,
 }
 
-/// Writes a transposed copy of some rows of C to its place and applies the epilogue.
+/// Body that writes a transposed copy of some rows of C to its place and applies the epilogue.
 pub(crate) struct FinishTransposed {
-    /// `cols` rows of `rows` values, `ld` apart, both up to whole vectors.
+    /// Transposed copy: `cols` rows of `rows` values, `ld` apart, both up to whole vectors.
     pub(crate) src: *const f32,
     pub(crate) ld: usize,
     pub(crate) out: *mut f32,
@@ -828,8 +835,8 @@ impl Body for FinishTransposed {
         for row0 in (0..self.rows).step_by(S::LANES) {
             for col in (0..self.cols).step_by(S::LANES) {
                 let n = S::LANES.min(self.cols - col);
-                // SAFETY: the maker's promise; a block holds 16 rows of 16, at least `LANES` of
-                // each.
+                // SAFETY: the code that makes the body owns the output and has whole blocks in the
+                // copy. A block holds 16 rows of 16, at least `LANES` of each.
                 unsafe {
                     let src = self.src.add(col * self.ld + row0);
                     S::transpose(src, self.ld, block.as_mut_ptr().cast(), 16);
@@ -849,7 +856,7 @@ impl Body for FinishTransposed {
     }
 }
 
-/// Gathers one row of the output from a transposed copy and applies the epilogue, but for a
+/// Body that gathers one row of the output from a transposed copy and applies the epilogue up to a
 /// function.
 pub(super) struct FinishRow {
     pub(super) src: *const f32,
@@ -868,7 +875,7 @@ impl Body for FinishRow {
         while col < self.n {
             let n = S::LANES.min(self.n - col);
             let lanes = ((1u64 << n) - 1) as u32;
-            // SAFETY: the maker's promise.
+            // SAFETY: the code that makes the body owns the row and has `n` values in the copy.
             unsafe {
                 let src = self.src.add(col * self.stride);
                 let x = S::select(S::splat(0.0), lanes, src, self.stride);

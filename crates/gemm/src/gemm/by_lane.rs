@@ -1,10 +1,11 @@
-//! The microkernel on NEON, whose multiply-adds take one lane of the narrow operand.
+//! The microkernel on NEON, which has multiply-adds by one lane of the narrow operand.
 //!
 //! A load brings four steps of a row that is read in place, or one step of four packed rows, where
 //! other instruction sets broadcast each number: a tile of 10 rows and two vectors takes 18 loads
 //! for 80 multiply-adds. Twelve rows would fill the registers with sums and leave room for two
 //! steps of a row at a time, which takes 28 loads for 96. Sums add up in the order of
-//! [`tile_body`](super::tile::tile_body), so that they do not depend on which of both runs.
+//! [`tile_body`](super::tile::tile_body), so that their bits do not depend on the choice between
+//! both.
 
 use std::arch::aarch64::*;
 use std::ptr;
@@ -27,7 +28,7 @@ pub(crate) trait MacByLane: Mac<Neon> {
     /// The conditions of [`Simd::load`] hold.
     #[inline(always)]
     unsafe fn wide_by_lane(p: *const f32) -> float32x4_t {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has a vector readable at `p`.
         unsafe { Self::wide(p) }
     }
 
@@ -55,7 +56,7 @@ impl MacByLane for Bf16 {}
 impl MacByLane for Shorts {
     #[inline(always)]
     unsafe fn wide_by_lane(p: *const f32) -> float32x4_t {
-        // SAFETY: the caller's promise; the target has the instructions.
+        // SAFETY: the caller has a vector readable at `p`; the target has the instructions.
         unsafe {
             // The first integers of all pairs, then the second ones.
             let pairs = vreinterpretq_s16_f32(<Shorts as Mac<Neon>>::wide(p));
@@ -91,7 +92,7 @@ impl MacByLane for Shorts {
     }
 }
 
-/// Calls [`MacByLane::mac_by_lane`] for a lane that is known once loops are unrolled.
+/// Calls [`MacByLane::mac_by_lane`] for a lane that is a constant once loops are unrolled.
 #[inline(always)]
 unsafe fn mac_at<M: MacByLane>(
     lane: usize,
@@ -99,7 +100,7 @@ unsafe fn mac_at<M: MacByLane>(
     wide: float32x4_t,
     sum: float32x4_t,
 ) -> float32x4_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller runs on a machine with the instruction of `M`.
     unsafe {
         match lane {
             0 => M::mac_by_lane::<0>(narrow, wide, sum),
@@ -110,49 +111,50 @@ unsafe fn mac_at<M: MacByLane>(
     }
 }
 
-/// Geometry: steps that a load of a row in place brings.
+/// Geometry: steps of a row in place in one load.
 pub(crate) const STEPS: usize = 4;
 
-/// Runs the body for each of the rows that a tile has. No loop: the compiler does not unroll one of
-/// so many rows.
+/// Runs the body for each row of a tile. Not a loop, as the compiler does not unroll one of so many
+/// rows.
 macro_rules! each_row {
     ($most:ident, |$row:ident| $body:block) => {
         each_row!(@rows $most, $row, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
     };
     (@rows $most:ident, $row:ident, $body:block, $($r:literal)*) => {$(
         if $r < $most {
-            // The index of a row that the tile does not have is not reached.
+            // Rows beyond those of the tile are not reached, but need a valid index.
             let $row = if $r < $most { $r } else { 0 };
             $body
         }
     )*};
 }
 
-/// Rows of the narrow operand where they lie.
+/// Rows of the narrow operand, read in place.
 #[derive(Clone, Copy)]
 pub(crate) struct InPlace<const R: usize> {
     rows: [*const f32; R],
-    /// First byte of the next step.
+    /// Offset of the next step in bytes.
     at: usize,
 }
 
 impl<const R: usize> InPlace<R> {
-    /// Takes rows that are `distance` floats apart.
+    /// Makes the addresses of rows that are `distance` floats apart.
     #[inline(always)]
     pub(crate) fn new(first: *const f32, distance: usize) -> InPlace<R> {
         let mut rows = [first; R];
         for (r, row) in rows.iter_mut().enumerate() {
-            // A register each, not sums that are made again in each block.
+            // One register each, instead of sums that are recomputed in each block.
             *row = opaque(first.wrapping_add(r * distance));
         }
         InPlace { rows, at: 0 }
     }
 
-    /// Moves on by so many floats.
+    /// Advances all rows by `floats` floats.
     #[inline(always)]
     pub(crate) fn advance(&mut self, floats: usize) {
         let at = self.at + floats * size_of::<f32>();
-        // A multiple of the number of blocks would be made of it again in each block.
+        // Hides the offset: the compiler would recompute it from the number of blocks in each
+        // block.
         self.at = opaque(ptr::without_provenance(at)).addr();
     }
 
@@ -162,12 +164,12 @@ impl<const R: usize> InPlace<R> {
     }
 }
 
-/// Vectors of the wide operand in a step, in the form that [`MacByLane`] reads.
+/// Addresses of the vectors of the wide operand in a step, in the form that [`MacByLane`] reads.
 #[derive(Clone, Copy)]
 pub(crate) struct Vectors<const V: usize>([*const f32; V]);
 
 impl<const V: usize> Vectors<V> {
-    /// Takes vectors that are `distance` floats of memory apart.
+    /// Makes the addresses of vectors that are `distance` floats of memory apart.
     #[inline(always)]
     pub(crate) fn new(first: *const f32, distance: usize) -> Vectors<V> {
         let mut vectors = [first; V];
@@ -177,7 +179,7 @@ impl<const V: usize> Vectors<V> {
         Vectors(vectors)
     }
 
-    /// Keeps the compiler from making each pointer again of the first.
+    /// Keeps the compiler from recomputing each pointer from the first.
     #[inline(always)]
     pub(crate) fn separate(mut self) -> Vectors<V> {
         for vector in &mut self.0 {
@@ -186,7 +188,7 @@ impl<const V: usize> Vectors<V> {
         self
     }
 
-    /// Returns the vectors so many floats of memory further on.
+    /// Returns the addresses `floats` floats of memory later.
     #[inline(always)]
     pub(crate) fn skip(mut self, floats: usize) -> Vectors<V> {
         for vector in &mut self.0 {
@@ -195,9 +197,10 @@ impl<const V: usize> Vectors<V> {
         self
     }
 
+    /// Loads the vectors.
     #[inline(always)]
     unsafe fn load<M: MacByLane>(self) -> [float32x4_t; V] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the vectors readable.
         unsafe {
             let mut wide = [vdupq_n_f32(0.0); V];
             for (x, vector) in wide.iter_mut().zip(self.0) {
@@ -218,8 +221,8 @@ impl<const R: usize, const V: usize> Sums<R, V> {
         Sums([[unsafe { vdupq_n_f32(0.0) }; V]; R])
     }
 
-    /// Adds the products of four steps of rows in place, and of vectors, each of which is `ks`
-    /// floats of memory after the one of the step before.
+    /// Adds the products of four steps of rows in place, and of vectors, whose steps are `ks`
+    /// floats of memory apart.
     ///
     /// # Safety
     ///
@@ -231,7 +234,7 @@ impl<const R: usize, const V: usize> Sums<R, V> {
         vectors: Vectors<V>,
         ks: usize,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has four steps readable, and the instruction.
         unsafe {
             let mut wide = [[vdupq_n_f32(0.0); V]; STEPS];
             for (s, wide) in wide.iter_mut().enumerate() {
@@ -255,7 +258,7 @@ impl<const R: usize, const V: usize> Sums<R, V> {
     /// The step must be readable, and the machine must have the instruction.
     #[inline(always)]
     pub(crate) unsafe fn add_step<M: MacByLane>(&mut self, rows: &InPlace<R>, vectors: Vectors<V>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the step readable, and the instruction.
         unsafe {
             let wide = vectors.load::<M>();
             each_row!(R, |r| {
@@ -274,12 +277,13 @@ impl<const R: usize, const V: usize> Sums<R, V> {
     /// The step must be readable, and the machine must have the instruction.
     #[inline(always)]
     unsafe fn add_packed_step<M: MacByLane>(&mut self, a: *const f32, vectors: Vectors<V>) {
-        // SAFETY: the caller's promise; nothing beyond the rows is read.
+        // SAFETY: the caller has the step readable, and the instruction; no float beyond the rows
+        // is read.
         unsafe {
             let wide = vectors.load::<M>();
             each_row!(R, |r| {
-                // Rows after the last whole vector are in one that overlaps it, or are fewer than
-                // four. The compiler loads each vector once.
+                // Rows after the last whole vector are in a vector that overlaps it, or are fewer
+                // than four. The compiler loads each vector once.
                 let start = if r < R / 4 * 4 { r / 4 * 4 } else { R.saturating_sub(4) };
                 let narrow = Neon::load_m(a.wrapping_add(start), Neon::first(R - start));
                 for (x, &w) in self.0[r].iter_mut().zip(&wide) {
@@ -290,11 +294,11 @@ impl<const R: usize, const V: usize> Sums<R, V> {
     }
 }
 
-/// Runs a tile function, like [`tile_body`], which strips run.
+/// Computes a tile like [`tile_body`], which still computes strips.
 ///
 /// # Safety
 ///
-/// The demands of [`Simd`] and [`Tile`] must hold.
+/// The demands of [`Simd`] must hold, and the pointers of `t` must be valid for its sizes.
 #[inline(always)]
 pub(crate) unsafe fn tile_by_lanes<
     M: MacByLane,
@@ -304,13 +308,13 @@ pub(crate) unsafe fn tile_by_lanes<
 >(
     t: &Tile,
 ) {
-    // SAFETY: the caller's promise; every access below is inside the sizes of the tile.
+    // SAFETY: the caller has a valid tile; every access below is inside its sizes.
     unsafe {
         if V > MAX_VECTORS {
             return tile_body::<Neon, M, R, V, UNIT>(t);
         }
         let mut sums = Sums::<R, V>::zeros();
-        // Distances as constants are parts of the loads.
+        // Constant strides are immediate offsets of the loads.
         let width = MAX_VECTORS * Neon::LANES;
         let ks = if M::HALVES { width / 2 } else { width };
         let is_panel = t.b_ks == ks && t.a_ks == if UNIT { width } else { 1 };

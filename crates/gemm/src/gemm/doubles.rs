@@ -1,7 +1,8 @@
 //! Products of doubles: panels of both operands in the caches, multiplied in tiles of vectors.
 //!
-//! An element is one chain of multiply-adds over k in order, but for products of up to [`FEW`] rows
-//! with columns whose elements are adjacent: these are as many chains as two vectors have lanes.
+//! An element is one chain of multiply-adds over k in order, except in products of up to [`FEW`]
+//! rows with a right operand whose columns have adjacent elements: there it is as many chains as
+//! two vectors have lanes.
 
 use std::ops::Range;
 
@@ -9,12 +10,12 @@ use super::generic::Rectangle;
 use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::{Body, Isa, Simd, Vector, dispatch};
 
-/// Cache: steps of k that are packed at a time. Sums go on from one part to the next.
+/// Cache: steps of k that are packed at a time. Sums continue from one part to the next.
 const STEPS: usize = 256;
 /// Cache: tiles of rows that are packed at a time: up to 256 KB, which stay in the second level
 /// while a panel of columns stays in the first.
 const TILES: usize = 16;
-/// Sums: most rows of a product whose right operand is read where it lies: packing it would take
+/// Sums: most rows of a product that reads its right operand in place, as packing it would take
 /// longer than the product.
 const FEW: usize = 4;
 /// Geometry: most columns of a tile: three vectors of AVX-512.
@@ -36,7 +37,7 @@ const fn tile_size(isa: Isa) -> [usize; 2] {
 ///
 /// # Safety
 ///
-/// The machine must have `isa`, and the rectangle must be this call's own.
+/// The machine must have `isa`, and no other code may use the rectangle.
 pub(super) unsafe fn multiply(isa: Isa, part: Rectangle<'_, f64>) {
     let [rows, vectors] = tile_size(isa);
     let width = vectors * isa.lanes() / 2;
@@ -47,7 +48,7 @@ pub(super) unsafe fn multiply(isa: Isa, part: Rectangle<'_, f64>) {
     let packed = part.cols.len().next_multiple_of(width) + height;
     let len = if is_packed { steps * packed } else { 0 };
     with_scratch_of(len, |memory: &mut [f64]| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has `isa` and owns the rectangle.
         unsafe { dispatch(isa, Doubles { part, steps, memory }) }
     });
 }
@@ -55,7 +56,7 @@ pub(super) unsafe fn multiply(isa: Isa, part: Rectangle<'_, f64>) {
 /// A rectangle of a product of doubles.
 struct Doubles<'a> {
     part: Rectangle<'a, f64>,
-    /// Steps that are packed at a time.
+    /// Number of steps packed at a time.
     steps: usize,
     /// Room for the packed operands, if they are packed.
     memory: &'a mut [f64],
@@ -66,7 +67,7 @@ impl Body for Doubles<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller runs on a machine with `S` and owns the rectangle.
         unsafe {
             if self.part.rows.len() <= FEW && self.part.b.row_stride() == 1 {
                 self.by_columns::<S::F64>();
@@ -88,7 +89,7 @@ impl Doubles<'_> {
     ///
     /// # Safety
     ///
-    /// The demands of [`Vector`] must hold, and the rectangle must be this call's own.
+    /// The demands of [`Vector`] must hold, and no other code may use the rectangle.
     #[inline(always)]
     unsafe fn tiles<V: Vector<Element = f64>, const R: usize, const C: usize>(self) {
         let Doubles { part, steps, memory } = self;
@@ -113,7 +114,7 @@ impl Doubles<'_> {
                     for (row, a) in (block..end).step_by(R).zip(pack_a.chunks_exact(steps * R)) {
                         let (m, n) = (R.min(end - row), width.min(cols.end - col));
                         let panels = Panels { a: a.as_ptr(), b: b.as_ptr(), steps: k.len() };
-                        // SAFETY: the tile is inside the rectangle; the operands are packed.
+                        // SAFETY: the tile is inside the rectangle, and the operands are packed.
                         unsafe {
                             let first = part.c.wrapping_add(row * part.ldc + col);
                             if m == R && n == width {
@@ -141,11 +142,11 @@ impl Doubles<'_> {
         }
     }
 
-    /// Computes few rows with columns of adjacent elements: each element is a dot product.
+    /// Computes few rows with columns of adjacent elements. Each element is a dot product.
     ///
     /// # Safety
     ///
-    /// The promise of [`Doubles::tiles`].
+    /// The demands of [`Doubles::tiles`] must hold.
     #[inline(always)]
     unsafe fn by_columns<V: Vector<Element = f64>>(self) {
         /// Geometry: columns whose sums are computed together.
@@ -162,8 +163,8 @@ impl Doubles<'_> {
             }
             for row in part.rows.clone() {
                 let a = part.a.at(row, 0);
-                // SAFETY: the caller's promise: `depth` elements are adjacent in all columns, and
-                // in the row where whole vectors are read.
+                // SAFETY: `depth` elements are adjacent in all columns, and in the row if whole
+                // vectors are read; the caller owns the rectangle.
                 unsafe {
                     let mut sums = [[V::splat(0.0); 2]; TOGETHER];
                     let mut k = 0;
@@ -188,7 +189,7 @@ impl Doubles<'_> {
                 }
             }
         }
-        // SAFETY: as above.
+        // SAFETY: the caller owns the rectangle.
         unsafe { part.finish(part.rows.clone(), part.cols.clone()) }
     }
 
@@ -196,7 +197,7 @@ impl Doubles<'_> {
     ///
     /// # Safety
     ///
-    /// The promise of [`Doubles::tiles`].
+    /// The demands of [`Doubles::tiles`] must hold.
     #[inline(always)]
     unsafe fn by_rows<V: Vector<Element = f64>>(self) {
         /// Geometry: vectors of sums of a row.
@@ -208,7 +209,8 @@ impl Doubles<'_> {
             while col < part.cols.end {
                 let to = part.c.wrapping_add(row * part.ldc + col);
                 let left = part.cols.end - col;
-                // SAFETY: the caller's promise; no more columns are read and written than are left.
+                // SAFETY: no more columns are read and written than are left; the caller owns the
+                // rectangle.
                 unsafe {
                     if left >= VECTORS * V::LANES {
                         let mut sums = [V::splat(0.0); VECTORS];
@@ -244,13 +246,13 @@ impl Doubles<'_> {
                 }
             }
         }
-        // SAFETY: as above.
+        // SAFETY: the caller owns the rectangle.
         unsafe { part.finish(part.rows.clone(), part.cols.clone()) }
     }
 }
 
 impl Rectangle<'_, f64> {
-    /// Packs columns of B in rows of `width`; zeros follow the last column.
+    /// Packs columns of B in rows of `width` elements. Zeros follow the last column.
     #[inline(always)]
     fn pack_b(&self, k: Range<usize>, cols: Range<usize>, width: usize, to: &mut [f64]) {
         let n = cols.len();
@@ -279,7 +281,7 @@ impl Rectangle<'_, f64> {
         }
     }
 
-    /// Packs rows of A in columns of `height`; zeros follow the last row.
+    /// Packs rows of A in columns of `height` elements. Zeros follow the last row.
     #[inline(always)]
     fn pack_a(&self, k: Range<usize>, rows: Range<usize>, height: usize, to: &mut [f64]) {
         for i in 0..height {
@@ -298,11 +300,12 @@ struct Panels {
 }
 
 impl Panels {
-    /// Writes the products of `R` rows and `C` vectors to `to`, or adds them there with `adds`.
+    /// Writes the products of `R` rows and `C` vectors to `to`, or adds them there if `adds`.
     ///
     /// # Safety
     ///
-    /// The demands of [`Vector`] must hold, both panels must have the steps, and `to` the rows.
+    /// The demands of [`Vector`] must hold, both panels must have the steps, and `to` must have the
+    /// rows.
     #[inline(always)]
     unsafe fn multiply<V: Vector<Element = f64>, const R: usize, const C: usize>(
         &self,
@@ -310,7 +313,7 @@ impl Panels {
         to: *mut f64,
         ldc: usize,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the steps in both panels, and the rows in `to`.
         unsafe {
             let mut sums = [[V::splat(0.0); C]; R];
             if adds {
@@ -344,11 +347,11 @@ impl Panels {
     }
 }
 
-/// Copies rows of a matrix whose rows are `from_step` apart to where they are `to_step` apart.
+/// Copies rows from a matrix with the row stride `from_step` to one with the row stride `to_step`.
 ///
 /// # Safety
 ///
-/// Both must have the elements, and must not overlap.
+/// Both matrices must have the elements, and must not overlap.
 #[inline(always)]
 unsafe fn copy_rows(
     rows: usize,
@@ -359,7 +362,7 @@ unsafe fn copy_rows(
     to_step: usize,
 ) {
     for row in 0..rows {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has both rows valid, and they do not overlap.
         unsafe {
             std::ptr::copy_nonoverlapping(from.add(row * from_step), to.add(row * to_step), cols);
         }

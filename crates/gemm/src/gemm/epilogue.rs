@@ -1,5 +1,5 @@
-//! What happens to a product before it is stored: scale, bias, addend, residual, activation,
-//! factor, in this order.
+//! Epilogues: operations on a product before it is stored. Scale, bias, addend, residual,
+//! activation, factor, in this order.
 
 use std::marker::PhantomData;
 
@@ -10,7 +10,7 @@ use sardonyx_elementwise::operations::Map;
 use sardonyx_simd::vecmath::{self, RowPair, map_vectors};
 use sardonyx_simd::{Body, Isa, Simd};
 
-/// The function applied last to each output. NaN stays NaN in all of them.
+/// Function that is applied to each output. NaN stays NaN in all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Activation {
     #[default]
@@ -27,7 +27,7 @@ pub enum Activation {
     HardSwish,
     /// `x / 2 * (1 + erf(x / sqrt 2))`.
     Gelu,
-    /// Its approximation with tanh.
+    /// Approximation of `Gelu` with tanh.
     GeluTanh,
     Sigmoid,
     /// `x * sigmoid(alpha * x)`.
@@ -36,10 +36,11 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// The activation of one value, for scalar code and as the reference of the vector form.
+    /// Applies the activation to one value, for scalar code and as the reference of the vector
+    /// form.
     #[inline]
     pub fn apply(self, x: f32) -> f32 {
-        // Comparisons are arranged so that NaN falls through to itself.
+        // Comparisons are ordered so that NaN falls through to itself.
         let clip = |x: f32, lo: f32, hi: f32| {
             let x = if lo > x { lo } else { x };
             if hi < x { hi } else { x }
@@ -63,14 +64,14 @@ impl Activation {
             }
             Activation::HardSigmoid(alpha, beta) => clip(alpha * x + beta, 0.0, 1.0),
             Activation::HardSwish => x * clip(x * (1.0 / 6.0) + 0.5, 0.0, 1.0),
-            other => other.function(x),
+            other => other.apply_function(x),
         }
     }
 
-    /// The activations that are functions rather than a few comparisons, in arithmetic without
-    /// branches: loops around this become vectors.
+    /// Applies an activation that is a function rather than a few comparisons, in arithmetic
+    /// without branches, so that loops around it vectorize. Other activations return `x`.
     #[inline(always)]
-    fn function(self, x: f32) -> f32 {
+    fn apply_function(self, x: f32) -> f32 {
         match self {
             Activation::Gelu => op::Gelu(PhantomData, []).apply::<false>(x),
             Activation::GeluTanh => op::GeluTanh(PhantomData, []).apply::<false>(x),
@@ -81,23 +82,24 @@ impl Activation {
         }
     }
 
-    /// Applies [`Activation::function`] to each number, with the instructions of `S`.
+    /// Applies [`Activation::apply_function`] to each number, with the instructions of `S`.
     #[inline(always)]
-    pub(crate) fn function_on<S: Simd>(self, lanes: &mut [f32]) {
+    pub(crate) fn apply_function_to<S: Simd>(self, lanes: &mut [f32]) {
         if S::ISA == Isa::Portable {
-            return self.function_of(lanes);
+            return self.apply_function_in_loops(lanes);
         }
         if let Some((gate, scale)) = self.table_gate::<S>() {
-            // SAFETY: code for this instruction set runs only where there is it.
-            return unsafe { segments::on::<S>(gate, scale, lanes) };
+            // SAFETY: code for this instruction set runs only on machines that have it.
+            return unsafe { segments::apply_to_slice::<S>(gate, scale, lanes) };
         }
         let (to, cols) = (lanes.as_mut_ptr(), lanes.len());
         let places = RowPair { from: to, to, rows: 1, cols, from_stride: 0, to_stride: 0 };
-        // SAFETY: code for this instruction set runs only where there is it; the slice is valid.
+        // SAFETY: code for this instruction set runs only on machines that have it; the slice is
+        // valid.
         unsafe { self.write_function::<S>(&places) }
     }
 
-    /// Returns the gate and its scale where registers hold tables, which then replace arithmetic.
+    /// Returns the gate and its scale if tables in registers replace arithmetic.
     #[inline(always)]
     fn table_gate<S: Simd>(self) -> Option<(Gate, f32)> {
         match self {
@@ -117,15 +119,15 @@ impl Activation {
         S::ISA != Isa::Portable && self.table_gate::<S>().is_none()
     }
 
-    /// Writes [`Activation::function`] of each number in vectors. Decides once, so that each loop
-    /// has one body.
+    /// Writes [`Activation::apply_function`] of each number in vectors. Matches the activation
+    /// once, so that each loop has one body.
     ///
     /// # Safety
     ///
     /// The demands of [`map_vectors`] must hold.
     #[inline(always)]
     pub(crate) unsafe fn write_function<S: Simd>(self, places: &RowPair) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the demands of `map_vectors`.
         unsafe {
             match self {
                 Activation::Gelu => map_vectors::<S, _>(vecmath::Gelu, places),
@@ -138,14 +140,14 @@ impl Activation {
         }
     }
 
-    /// Applies [`Activation::function`] to each number in loops that the compiler vectorises for
-    /// the target. It must not see a short length: it would unroll the loop first.
+    /// Applies [`Activation::apply_function`] to each number in loops that the compiler vectorizes
+    /// for the target. It must not know a short length, for which it would unroll the loop first.
     #[inline(always)]
-    fn function_of(self, lanes: &mut [f32]) {
+    fn apply_function_in_loops(self, lanes: &mut [f32]) {
         macro_rules! each {
             ($activation:expr) => {
                 for lane in lanes {
-                    *lane = $activation.function(*lane);
+                    *lane = $activation.apply_function(*lane);
                 }
             };
         }
@@ -159,8 +161,8 @@ impl Activation {
         }
     }
 
-    /// Whether it takes more than a few comparisons: then it is applied to numbers in memory, many
-    /// at a time.
+    /// Whether the activation takes more than a few comparisons. Such functions are applied to many
+    /// numbers in memory at a time.
     #[inline(always)]
     pub fn is_function(self) -> bool {
         matches!(
@@ -173,11 +175,11 @@ impl Activation {
         )
     }
 
-    /// Constants in registers.
+    /// Loads the constants of the activation into registers.
     ///
     /// # Safety
     ///
-    /// As [`Simd`].
+    /// The demands of [`Simd`] must hold.
     #[inline(always)]
     pub(crate) unsafe fn prepare<S: Simd>(self) -> Prepared<S> {
         let (kind, a, b) = match self {
@@ -190,7 +192,7 @@ impl Activation {
             // Functions are applied to numbers in memory instead.
             _ => (Kind::None, 0.0, 0.0),
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller runs on a machine with `S`.
         unsafe { Prepared { kind, a: S::splat(a), b: S::splat(b) } }
     }
 }
@@ -214,11 +216,12 @@ pub(crate) struct Prepared<S: Simd> {
 }
 
 impl<S: Simd> Prepared<S> {
-    /// The constant comes first in every minimum and maximum: then NaN in `x` comes through.
+    /// Applies the activation. The constant comes first in every minimum and maximum, so that NaN
+    /// in `x` stays.
     #[inline(always)]
     pub(crate) fn apply(&self, x: S::V) -> S::V {
         // SAFETY: `prepare` was called where `S` may run, and values of `S::V` do not leave such
-        // places.
+        // code.
         unsafe {
             let (zero, one) = (S::splat(0.0), S::splat(1.0));
             match self.kind {
@@ -245,19 +248,19 @@ pub enum Bias<'a> {
     Col(&'a [f32]),
 }
 
-/// `activation(alpha * product + bias + beta * addend + residual) * factor`, applied while the
-/// result is in registers: what products and convolutions do before they write. A convolution is a
-/// product whose rows are its output channels and whose columns are its output positions.
+/// Operations on a result before it is stored: `activation(alpha * product + bias + beta * addend +
+/// residual) * factor`, applied while the result is in registers. A convolution is a product whose
+/// rows are its output channels and whose columns are its output positions.
 #[derive(Clone, Copy, Debug)]
 pub struct Epilogue<'a> {
     pub alpha: f32,
     pub bias: Option<Bias<'a>>,
-    /// `beta` and a matrix of the output's size; strides of zero broadcast.
+    /// `beta`, and a matrix of the output's size; strides of zero broadcast.
     pub addend: Option<(f32, MatRef<'a>)>,
-    /// A matrix in the layout of the output slice: same offsets, same row stride.
+    /// A matrix in the layout of the output slice: equal offsets, equal row stride.
     pub residual: Option<&'a [f32]>,
     pub activation: Activation,
-    /// A matrix in the layout of the output slice, too.
+    /// A matrix in the layout of the output slice.
     pub factor: Option<&'a [f32]>,
 }
 
@@ -275,7 +278,7 @@ impl Default for Epilogue<'_> {
 }
 
 impl Epilogue<'_> {
-    /// Checks all parts against an output of `m` rows of `n`, `ldc` apart.
+    /// Checks all parts against an output of `m` rows of `n` columns that spans `c_len` floats.
     pub(crate) fn check(&self, m: usize, n: usize, c_len: usize) {
         match self.bias {
             Some(Bias::Row(b)) => assert!(b.len() >= m, "row bias of {} for {m} rows", b.len()),
@@ -293,7 +296,7 @@ impl Epilogue<'_> {
         }
     }
 
-    /// The same with sizes checked and forgotten, for an output whose rows are `ldc` apart.
+    /// Converts checked parts to pointers, for an output with a row stride of `ldc`.
     pub(crate) fn raw(&self, ldc: usize) -> TileEpilogue {
         let null = std::ptr::null();
         let (row_bias, col_bias) = match self.bias {
@@ -322,7 +325,8 @@ impl Epilogue<'_> {
     }
 }
 
-/// An [`Epilogue`] as the microkernel sees it; null pointers mean "none".
+/// An [`Epilogue`] in the form that the microkernel reads. Null pointers are parts that are
+/// missing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TileEpilogue {
     pub(crate) alpha: f32,
@@ -333,20 +337,21 @@ pub(crate) struct TileEpilogue {
     pub(crate) addend_rs: usize,
     pub(crate) addend_cs: usize,
     pub(crate) residual: *const f32,
-    /// From one row to the next.
+    /// Row stride of `residual`, in floats.
     pub(crate) residual_rs: usize,
     pub(crate) activation: Activation,
     pub(crate) factor: *const f32,
+    /// Row stride of `factor`, in floats.
     pub(crate) factor_rs: usize,
 }
 
-// SAFETY: only reads, from memory borrowed for the whole call that made it.
+// SAFETY: only reads, from memory that is borrowed for the whole call that made it.
 unsafe impl Send for TileEpilogue {}
-// SAFETY: as above.
+// SAFETY: only reads, from memory that is borrowed for the whole call that made it.
 unsafe impl Sync for TileEpilogue {}
 
 impl TileEpilogue {
-    /// Nothing to do at all.
+    /// Epilogue without any operation.
     pub(crate) const PLAIN: TileEpilogue = TileEpilogue {
         alpha: 1.0,
         row_bias: std::ptr::null(),
@@ -362,11 +367,11 @@ impl TileEpilogue {
         factor_rs: 0,
     };
 
-    /// The epilogue of the part of the output that starts at `row`, `col`.
+    /// Returns the epilogue of the part of the output that starts at (`row`, `col`).
     #[inline(always)]
     pub(crate) fn at(&self, row: usize, col: usize) -> TileEpilogue {
-        // Null stays null; the rest stays inside its matrix because row and col are inside the
-        // output.
+        // Null stays null. Other pointers stay inside their matrices because row and column are
+        // inside the output.
         let step = |p: *const f32, by: usize| if p.is_null() { p } else { p.wrapping_add(by) };
         TileEpilogue {
             row_bias: step(self.row_bias, row),
@@ -378,18 +383,18 @@ impl TileEpilogue {
         }
     }
 
-    /// The epilogue of another output, that many elements further on: residual and factor have
-    /// parts for each, all else is the same.
+    /// Returns the epilogue of the output that begins `elements` elements later: residual and
+    /// factor move, the other parts stay.
     #[inline(always)]
-    pub(crate) fn after(&self, elements: usize) -> TileEpilogue {
+    pub(crate) fn skip(&self, elements: usize) -> TileEpilogue {
         let step = |p: *const f32| if p.is_null() { p } else { p.wrapping_add(elements) };
         TileEpilogue { residual: step(self.residual), factor: step(self.factor), ..*self }
     }
 
-    /// What comes before the function and what comes after it, if there is one: a function is
-    /// applied to many numbers in memory at a time.
+    /// Splits the epilogue into the parts before and after the function, which is applied to many
+    /// numbers in memory at a time; `None` without a function.
     #[inline(always)]
-    pub(crate) fn around_function(&self) -> Option<(TileEpilogue, TileEpilogue)> {
+    pub(crate) fn split_at_function(&self) -> Option<(TileEpilogue, TileEpilogue)> {
         self.activation.is_function().then(|| {
             let null = std::ptr::null();
             let before = TileEpilogue { activation: Activation::None, factor: null, ..*self };
@@ -398,13 +403,13 @@ impl TileEpilogue {
         })
     }
 
-    /// What comes before the function; all if there is none.
+    /// Returns the parts before the function, or the whole epilogue if it has no function.
     #[inline(always)]
     pub(crate) fn before_function(&self) -> TileEpilogue {
-        self.around_function().map_or(*self, |(before, _)| before)
+        self.split_at_function().map_or(*self, |(before, _)| before)
     }
 
-    /// Nothing to do at all.
+    /// Whether the epilogue has no operation.
     pub(crate) fn is_plain(&self) -> bool {
         self.alpha == 1.0
             && self.row_bias.is_null()
@@ -415,13 +420,13 @@ impl TileEpilogue {
             && self.factor.is_null()
     }
 
-    /// Nothing to do but for a bias of columns, if there is one.
+    /// Whether the epilogue has at most a bias of columns.
     pub(crate) fn is_column_bias(&self) -> bool {
         TileEpilogue { col_bias: std::ptr::null(), ..*self }.is_plain()
     }
 
-    /// Splits the epilogue of a convolution whose rows are pixels into a part that takes a few
-    /// instructions for each vector, and the rest: residual, activation and factor.
+    /// Splits the epilogue of a convolution whose rows are pixels into parts that take a few
+    /// instructions per vector and the rest: residual, activation and factor.
     pub(crate) fn split_short(&self) -> (ShortEpilogue, TileEpilogue) {
         let Self { col_bias: bias, residual, residual_rs, activation, .. } = *self;
         let rest = TileEpilogue { residual, residual_rs, ..self.after_residual() };
@@ -438,7 +443,7 @@ impl TileEpilogue {
         }
     }
 
-    /// The limits that the activation clamps to.
+    /// Returns the limits to which the activation clamps.
     #[inline(always)]
     pub(crate) fn limits(&self) -> (f32, f32) {
         match self.activation {
@@ -448,22 +453,23 @@ impl TileEpilogue {
         }
     }
 
-    /// What comes after the residual.
+    /// Returns the parts after the residual.
     #[inline(always)]
     pub(crate) fn after_residual(&self) -> TileEpilogue {
         let Self { activation, factor, factor_rs, .. } = *self;
         TileEpilogue { activation, factor, factor_rs, ..TileEpilogue::PLAIN }
     }
 
-    /// Finishes one vector of row 0, from column `col`, `n` lanes; the order of steps is that of
-    /// the tile. A function is left out: [`ApplyFunction`] applies it, and what comes after it.
+    /// Finishes the vector of row 0 from column `col` on, with `n` lanes, in the order of
+    /// operations of the tile. A function is left to [`ApplyFunction`], with the parts after it.
     ///
     /// # Safety
     ///
-    /// As [`Simd`]; the pointers are valid for these columns.
+    /// The demands of [`Simd`] must hold; the pointers are valid for these columns.
     #[inline(always)]
     pub(crate) unsafe fn finish_linear<S: Simd>(&self, mut x: S::V, col: usize, n: usize) -> S::V {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has pointers that are valid for these columns; masks leave out other
+        // lanes.
         unsafe {
             let mask = S::first(n);
             if self.alpha != 1.0 {
@@ -499,19 +505,19 @@ impl TileEpilogue {
 /// in the loops of a tile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShortEpilogue {
-    /// Null: none.
+    /// One number per column; null for none.
     bias: *const f32,
-    /// None, limits or [`Activation::HardSwish`].
+    /// No activation, limits or [`Activation::HardSwish`].
     activation: Activation,
 }
 
-// SAFETY: only reads, from memory borrowed for the whole call that made it.
+// SAFETY: only reads, from memory that is borrowed for the whole call that made it.
 unsafe impl Send for ShortEpilogue {}
-// SAFETY: only reads, as said above.
+// SAFETY: only reads, from memory that is borrowed for the whole call that made it.
 unsafe impl Sync for ShortEpilogue {}
 
 impl ShortEpilogue {
-    /// Finishes a vector of columns from `col` on of each of `R` rows.
+    /// Finishes the vector of columns from `col` on in each of `R` rows.
     ///
     /// # Safety
     ///
@@ -523,7 +529,7 @@ impl ShortEpilogue {
         col: usize,
         mask: S::M,
     ) -> [S::V; R] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has a mask that selects columns of the output only.
         unsafe {
             if !self.bias.is_null() {
                 let bias = S::load_m(self.bias.add(col), mask);
@@ -540,13 +546,13 @@ impl ShortEpilogue {
         }
     }
 
-    /// Applies an activation whose kind the compiler knows.
+    /// Applies an activation whose variant the compiler knows.
     #[inline(always)]
     unsafe fn apply<S: Simd, const R: usize>(
         mut sums: [S::V; R],
         activation: Activation,
     ) -> [S::V; R] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller runs on a machine with `S`.
         let prepared = unsafe { activation.prepare::<S>() };
         for sum in &mut sums {
             *sum = prepared.apply(*sum);
@@ -555,40 +561,43 @@ impl ShortEpilogue {
     }
 }
 
-/// Applies the function of an epilogue, and what comes after it, to a part of an output on which
-/// all that comes before has been done. The more numbers at a time, the fewer ends of loops.
+/// Body that applies the function of an epilogue, and the parts after it, to a part of an output
+/// that has the parts before it. Longer runs of numbers have fewer loop ends.
 pub(crate) struct ApplyFunction {
-    /// That of the part, which is left alone if there is no function in it.
+    /// Epilogue of the part of the output. Without a function in it, nothing changes.
     pub(crate) epilogue: TileEpilogue,
-    /// `rows` rows of `cols` values, `ldc` apart.
+    /// Output, `rows` rows of `cols` values.
     pub(crate) out: *mut f32,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
+    /// Row stride of `out`, in floats.
     pub(crate) ldc: usize,
 }
 
 impl Body for ApplyFunction {
     type Out = ();
 
+    /// Applies the function.
+    ///
     /// # Safety
     ///
-    /// As [`Simd`]; the part is valid and written by this call alone, and the pointers of the
-    /// epilogue are valid for it.
+    /// The demands of [`Simd`] must hold. The part is valid and written by this call alone, and the
+    /// pointers of the epilogue are valid for it.
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let Some((_, after)) = self.epilogue.around_function() else {
+        let Some((_, after)) = self.epilogue.split_at_function() else {
             return;
         };
-        // Rows with nothing between them are one.
+        // Rows without a gap are one row.
         let is_dense = self.ldc == self.cols && (after.is_plain() || after.factor_rs == self.ldc);
         let (rows, cols) =
             if is_dense { (1, self.rows * self.cols) } else { (self.rows, self.cols) };
         for row in 0..rows {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has a valid part, written by this call alone.
             unsafe {
                 let out = self.out.add(row * self.ldc);
                 let all = std::slice::from_raw_parts_mut(out, cols);
-                self.epilogue.activation.function_on::<S>(all);
+                self.epilogue.activation.apply_function_to::<S>(all);
                 if after.is_plain() {
                     continue;
                 }
@@ -674,7 +683,7 @@ mod tests {
         type Out = ();
         #[inline(always)]
         unsafe fn run<S: Simd>(self) {
-            self.0.function_on::<S>(self.1);
+            self.0.apply_function_to::<S>(self.1);
         }
     }
 
@@ -692,7 +701,7 @@ mod tests {
                 if isa == Isa::Avx512
                     && !matches!(activation, Activation::Sigmoid | Activation::Tanh)
                 {
-                    // By tables.
+                    // Gates by tables have other bits.
                     continue;
                 }
                 let (mut y, mut expected) = (x.clone(), x.clone());

@@ -1,19 +1,19 @@
-//! Right operands of few bits: integers of 2, 4 or 8 bits in blocks of k, each block of a column
-//! with a scale and a zero point.
+//! Right operands of few bits: integers of 2, 4 or 8 bits in blocks of k. Each block of a column
+//! has a scale and a zero point.
 //!
-//! Panels keep the bits, so a product of few rows reads as little as the file holds. A word of 32
+//! Panels keep the bits, so a product of few rows reads no more than the file holds. A word of 32
 //! bits has the codes of neighbouring steps of one column, the first in the lowest bits. A code
-//! becomes a float without a conversion: its bits, left where they are in the word, take the place
-//! of the lowest bits of the mantissa of a power of two that is large enough for one of them to
-//! count as 1. The power of two and the zero point are then taken off together, exactly.
+//! becomes a float without a conversion: its bits, left in their place in the word, replace the
+//! lowest bits of the mantissa of a power of two that is large enough for one of them to count as
+//! 1. The power of two and the zero point are then subtracted together, exactly.
 //!
 //! - **Few rows**: each weight is read once and widened in registers. The sum over a block is of
 //!   whole numbers times elements of A, and is multiplied by the scale of the block once.
 //! - **Many rows**: panels are widened block by block of k, as the product of floats packs any
-//!   operand that exists only as its packing routine. Each float is the code less its zero point,
-//!   times the scale, as when weights are dequantized first.
+//!   virtual operand. Each float is the code less its zero point, times the scale, as when weights
+//!   are dequantized first.
 //!
-//! No copy of the weights in floats outlives the block that it was made for.
+//! No copy of the weights in floats outlives the block for which it was made.
 
 mod bytes;
 #[cfg(test)]
@@ -39,16 +39,17 @@ pub use bytes::{gemm_few_bits_in_bytes, gemm_few_bits_in_bytes_scratch};
 /// Choice: rows of A up to which weights are widened in registers. Widening a panel costs as much
 /// as some ten rows of a product with it.
 const FEW_ROWS: usize = 12;
-/// Choice: these rows with AVX-512. Five times the time of four rows is 0.88 to 1.02 of the time of
-/// 20 rows with panels of floats (Xeon with AMX, codes of 4 bits, 896 x 4864 and 4864 x 896).
+/// Choice: value of `FEW_ROWS` with AVX-512. Five times the time of four rows is 0.88 to 1.02 of
+/// the time of 20 rows with panels of floats (Xeon with AMX, codes of 4 bits, 896 x 4864 and 4864 x
+/// 896).
 const FEW_ROWS_OF_AVX512: usize = 20;
-/// Choice: these rows with AVX2, which has fewer registers. Panels of floats take as long from
-/// about 8 rows on, by the line through 16 and 20 rows (the same machine and sizes).
+/// Choice: value of `FEW_ROWS` with AVX2, which has fewer registers. Panels of floats take as long
+/// from about 8 rows on, by the line through 16 and 20 rows (the same machine and sizes).
 const FEW_ROWS_OF_AVX2: usize = 8;
-/// Sums: most steps that are summed up before they are multiplied by their scale. Longer chains
+/// Sums: most steps that are added up before they are multiplied by their scale. Longer chains
 /// round more.
 const MOST_STEPS: usize = 256;
-/// Geometry: words of a panel's rows at which it is fetched ahead from memory.
+/// Geometry: distance in rows of words at which a panel is prefetched from memory.
 const STREAM_ROWS: usize = 64;
 
 /// Returns the most rows of A with which weights are widened in registers.
@@ -60,8 +61,8 @@ fn few_rows(isa: Isa) -> usize {
     }
 }
 
-/// Numbers of the blocks of a matrix: that of block `i` of column `j` is
-/// `numbers[i * block_stride + j * col_stride]`.
+/// Numbers of the blocks of a matrix: block `i` of column `j` has `numbers[i * block_stride + j *
+/// col_stride]`.
 #[derive(Clone, Copy, Debug)]
 pub struct PerBlock<'a> {
     pub numbers: &'a [f32],
@@ -70,7 +71,7 @@ pub struct PerBlock<'a> {
 }
 
 impl PerBlock<'_> {
-    /// Whether all of `blocks` by `cols` numbers are there.
+    /// Whether it has all of `blocks` by `cols` numbers.
     fn covers(&self, blocks: usize, cols: usize) -> bool {
         let end = strided_len(blocks, cols, self.block_stride, self.col_stride);
         end.is_some_and(|end| end <= self.numbers.len())
@@ -82,37 +83,38 @@ impl PerBlock<'_> {
     }
 }
 
-/// A matrix of integers of few bits, each of which stands for `(code - zero point) * scale` of its
-/// block: some neighbouring steps of a column.
+/// A matrix of integers of few bits. A code has the value `(code - zero point) * scale`, with the
+/// numbers of its block: some neighbouring steps of a column.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockMatrix<'a> {
     pub codes: Codes<'a>,
     pub depth: usize,
     pub cols: usize,
-    /// Distances in codes from step to step and from column to column.
+    /// Stride between steps and between columns, in codes.
     pub step_stride: usize,
     pub col_stride: usize,
-    /// Steps of a block; the last block of a column may have fewer.
+    /// Number of steps of a block. The last block of a column may have fewer.
     pub block: usize,
     pub scales: PerBlock<'a>,
     pub zeros: PerBlock<'a>,
-    /// The step that each place of a column holds; empty if each holds its own. Blocks are of
-    /// places.
+    /// Step that each place of a column holds; empty if each place holds the step of its own index.
+    /// Blocks are of places.
     pub order: &'a [u32],
 }
 
 impl BlockMatrix<'_> {
+    /// Returns the number of blocks of a column.
     fn blocks(&self) -> usize {
         self.depth.div_ceil(self.block)
     }
 
-    /// Returns what an unsigned code exceeds the code in the matrix by.
+    /// Returns the difference between a code as an unsigned integer and the code in the matrix.
     fn offset(&self) -> f32 {
         if self.codes.signed { (1u32 << (self.codes.bits - 1)) as f32 } else { 0.0 }
     }
 
-    /// Whether the matrix can be packed: zero points must be codes, as others are not taken off
-    /// exactly.
+    /// Whether the matrix can be packed: zero points must be codes, as other numbers cannot be
+    /// subtracted exactly.
     ///
     /// # Panics
     ///
@@ -131,7 +133,7 @@ impl BlockMatrix<'_> {
         self.zeros.numbers.iter().all(is_code)
     }
 
-    /// Returns the bits of a code, moved to an unsigned one.
+    /// Returns the bits of a code, converted to an unsigned integer.
     #[inline]
     fn bits_at(&self, place: usize, col: usize) -> u32 {
         let step = self.order.get(place).map_or(place, |step| *step as usize);
@@ -161,33 +163,33 @@ impl BlockMatrix<'_> {
     }
 }
 
-/// Some places of a panel that have their scales in common.
+/// Neighbouring places of a panel with one scale per column.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     /// First place.
     start: usize,
-    /// Places.
+    /// Number of places.
     len: usize,
-    /// Block whose numbers hold.
+    /// Index of the block that has the scales and zero points.
     block: usize,
     /// Offset in a panel, in words.
     at: usize,
-    /// Offset of its elements in a row of A that is laid out as the panels are.
+    /// Offset of the elements in a row of A that is laid out like the panels, in floats.
     a_at: usize,
-    /// Words of a column.
+    /// Number of words of a column.
     rows: usize,
 }
 
-/// Form of numbers in panels.
+/// Form of scales and zero points in panels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Numbers {
     Floats,
-    /// Halves, each of which stands for a number exactly.
+    /// Floats of 16 bits, which hold all of these numbers exactly.
     Halves,
 }
 
 impl Numbers {
-    /// Returns the words of a row of `width` of them, an even number.
+    /// Returns the number of words of a row of `width` numbers. `width` is even.
     fn words(self, width: usize) -> usize {
         match self {
             Numbers::Floats => width,
@@ -202,7 +204,7 @@ impl Numbers {
     /// The demands of [`Simd::load`] must hold.
     #[inline(always)]
     unsafe fn load<S: Simd>(self, p: *const f32, index: usize) -> S::V {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has a vector of numbers readable there.
         unsafe {
             match self {
                 Numbers::Floats => S::load(p.add(index)),
@@ -221,21 +223,21 @@ pub struct FewBits {
     cols: usize,
     segments: Vec<Segment>,
     scales: Numbers,
-    /// Zero point of all codes, as these are in panels; `None` if each block has its own, in
-    /// halves after its scales.
+    /// Zero point of all codes as panels hold them; `None` if each block has its own, in 16 bits
+    /// after its scales.
     zero: Option<f32>,
-    /// Like [`BlockMatrix::order`].
+    /// Order of the steps, see [`BlockMatrix::order`].
     order: Vec<u32>,
-    /// Words of a panel.
+    /// Number of words of a panel.
     stride: usize,
-    /// Floats of a row of A that is laid out as the panels are.
+    /// Number of floats of a row of A that is laid out like the panels.
     pitch: usize,
     data: PackedBuf,
 }
 
 impl FewBits {
-    /// Returns the most memory that a packed matrix takes, by the sizes alone; `None` if that
-    /// overflows.
+    /// Returns an upper bound of the memory in bytes that a packed matrix takes, by its sizes;
+    /// `None` on overflow.
     pub fn bytes_of(
         isa: Isa,
         bits: usize,
@@ -287,14 +289,14 @@ impl FewBits {
         }
         let panels = cols.div_ceil(w);
         let len = panels.checked_mul(stride).expect("packed size overflows");
-        // SAFETY: the panels below are all of it.
-        let mut data = unsafe { PackedBuf::unwritten(len, Lasts::ForGood) };
+        // SAFETY: the panels below fill all of it.
+        let mut data = unsafe { PackedBuf::new_uninit(len, Lasts::ForGood) };
         let out = SendPtr(data.as_mut_ptr());
         let packing = Packing { matrix, w, scales, has_zeros: zero.is_none(), offset };
         let pool = Pool::for_packing();
         let work = Work::new(Operation::Element, depth.saturating_mul(cols)).in_pieces(panels);
         pool.run_on(work.threads(&pool), panels, |panel| {
-            // SAFETY: panels are disjoint parts of `data`; each is cleared before it is lent.
+            // SAFETY: panels are disjoint parts of `data`. Each is cleared before it is lent.
             let out = unsafe {
                 let start = out.get().add(panel * stride);
                 start.write_bytes(0, stride);
@@ -324,8 +326,7 @@ impl FewBits {
         self.data.len() * size_of::<f32>() + beside
     }
 
-    /// Writes some columns as numbers, one after the other. Places count from the end if they are
-    /// negative.
+    /// Writes some columns as numbers, one after the other. Negative indices count from the end.
     ///
     /// # Panics
     ///
@@ -349,6 +350,7 @@ impl FewBits {
         })
     }
 
+    /// Writes column `col` as numbers, in the order of its steps.
     fn write_column(&self, col: usize, out: &mut [f32]) {
         let w = panel_width(self.isa);
         let (zeros_at, words_at) = self.offsets();
@@ -382,13 +384,14 @@ impl FewBits {
     }
 }
 
-/// Returns the steps of a segment of a block: all, or whole words of an even part.
+/// Returns the number of steps of the segments of a block: the whole block, or an even part in
+/// whole words.
 fn segment_steps(block: usize, bits: usize) -> usize {
     let parts = block.div_ceil(MOST_STEPS).max(1);
     if parts == 1 { block } else { block.div_ceil(parts).next_multiple_of(32 / bits) }
 }
 
-/// Source of panels.
+/// Input of the packing of panels.
 struct Packing<'a> {
     matrix: &'a BlockMatrix<'a>,
     w: usize,
@@ -398,7 +401,7 @@ struct Packing<'a> {
 }
 
 impl Packing<'_> {
-    /// Writes a panel, which is all zeros.
+    /// Writes a panel, which must be all zeros.
     fn pack_panel(&self, segments: &[Segment], panel: usize, out: &mut [f32]) {
         let Packing { matrix, w, scales, has_zeros, offset } = *self;
         let first = panel * w;
@@ -431,14 +434,14 @@ impl Packing<'_> {
     }
 }
 
-/// Returns a half that [`put_halves`] wrote into words.
+/// Returns number `index` of those that [`put_halves`] wrote into words.
 fn get_half(words: &[f32], index: usize) -> f32 {
     let [a, b, c, d] = words[index / 2].to_bits().to_ne_bytes();
     let bytes = if index.is_multiple_of(2) { [a, b] } else { [c, d] };
     f16::from_ne_bytes(bytes).to_f32()
 }
 
-/// Writes halves into words.
+/// Writes `count` numbers as f16 into words, followed by zeros.
 fn put_halves(words: &mut [f32], count: usize, number: impl Fn(usize) -> f32) {
     let half = |j: usize| if j < count { f16::from_f32(number(j)).to_bits() } else { 0 };
     for (i, to) in words.iter_mut().enumerate() {
@@ -506,8 +509,8 @@ pub fn gemm_few_bits(
     })
 }
 
-/// Writes a row of A in the order of the places of panels, with zeros where a word has codes of no
-/// step.
+/// Writes a row of A in the order of the places of panels. The places of a word that hold no step
+/// become zero.
 fn lay_out(b: &FewBits, a: &MatRef<'_>, i: usize, row: &mut [f32]) {
     for segment in &b.segments {
         let places = segment.rows * (32 / b.bits);
@@ -525,10 +528,10 @@ fn lay_out(b: &FewBits, a: &MatRef<'_>, i: usize, row: &mut [f32]) {
     }
 }
 
-/// A product of few rows, sizes checked.
+/// A product of few rows with checked sizes.
 struct FewRows<'a> {
     b: &'a FewBits,
-    /// A, laid out as the panels are.
+    /// Rows of A, laid out like the panels.
     rows: &'a [f32],
     m: usize,
     c: SendPtr,
@@ -537,6 +540,7 @@ struct FewRows<'a> {
 }
 
 impl FewRows<'_> {
+    /// Computes the product.
     fn run(&self, exec: &Exec<'_>) -> Result<(), Ended> {
         let b = self.b;
         let panels = b.cols.div_ceil(panel_width(b.isa));
@@ -545,14 +549,14 @@ impl FewRows<'_> {
         let parts = work.cut(exec.pool);
         parts.run(exec.pool, |part| {
             let panels = split_even(panels, parts.count, part);
-            // SAFETY: the machine has the instruction set; sizes were checked, and the part owns
+            // SAFETY: the machine has the instruction set, sizes were checked, and the part owns
             // the columns of its panels.
             unsafe { dispatch(b.isa, Part { product: self, panels }) };
         })
     }
 }
 
-/// Some panels of a product.
+/// Body that multiplies all rows by some panels.
 struct Part<'a> {
     product: &'a FewRows<'a>,
     panels: Range<usize>,
@@ -592,7 +596,7 @@ impl Body for Part<'_> {
                         },
                     },
                 };
-                // SAFETY: the caller's promise; the rows and the panel are there.
+                // SAFETY: the part owns these columns; the rows and the panel are valid.
                 unsafe {
                     match (b.bits, count) {
                         (2, 1) => S::call(Rows::<2, 1, 4>(&tile)),
@@ -614,9 +618,10 @@ impl Body for Part<'_> {
 
 /// A tile whose wide operand is widened in registers.
 struct Widening<'a> {
+    /// Packed right operand.
     b: &'a FewBits,
     panel: *const f32,
-    /// Rows of A, the pitch of B apart.
+    /// Rows of A, with the pitch of `b` as their stride.
     a: *const f32,
     end: TileEnd,
 }
@@ -624,26 +629,26 @@ struct Widening<'a> {
 /// Geometry: most codes in a word.
 const MOST_CODES: usize = 16;
 
-/// Returns the number of codes that fit the mantissa of a float where they are in a word.
+/// Returns the number of codes of a word that fit the mantissa of a float without a shift.
 const fn codes_in_place(bits: usize) -> usize {
     23 / bits
 }
 
-/// Returns the power of two whose mantissa counts by ones from bit `at` on.
+/// Returns the power of two whose mantissa has the value 1 at bit `at`.
 #[inline(always)]
 const fn power_at(at: usize) -> f32 {
     f32::from_bits(((127 + 23 - at) as u32) << 23)
 }
 
-/// Loads a row of a panel's words, two vectors, and fetches a later one.
+/// Loads a row of a panel's words, two vectors, and prefetches a later one.
 ///
 /// # Safety
 ///
-/// The machine has the instructions of [`Simd`]; the row is readable.
+/// The machine has the instructions of [`Simd`], and the row is readable.
 #[inline(always)]
 unsafe fn load_row<S: Simd>(words: *const f32) -> [S::I32; 2] {
     let ahead = words.wrapping_add(STREAM_ROWS * 2 * S::LANES);
-    // SAFETY: the caller's promise; fetching reads nothing.
+    // SAFETY: the caller has the row readable; a prefetch never faults.
     unsafe {
         S::prefetch(ahead);
         if S::LANES == 16 {
@@ -653,14 +658,14 @@ unsafe fn load_row<S: Simd>(words: *const f32) -> [S::I32; 2] {
     }
 }
 
-/// Returns the numbers that are taken off the codes of a panel's words, by place and vector.
+/// Returns the numbers to subtract from the codes of a panel's words, by place and vector.
 ///
 /// # Safety
 ///
 /// The machine has the instructions of [`Simd`].
 #[inline(always)]
 unsafe fn bases<S: Simd>(bits: usize, zeros: [S::V; 2]) -> [[S::V; 2]; MOST_CODES] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller runs on a machine with `S`.
     unsafe {
         let mut bases = [zeros; MOST_CODES];
         for (place, base) in bases.iter_mut().enumerate().take(codes_in_place(bits)) {
@@ -675,12 +680,12 @@ unsafe fn bases<S: Simd>(bits: usize, zeros: [S::V; 2]) -> [[S::V; 2]; MOST_CODE
 ///
 /// # Safety
 ///
-/// The machine has the instructions of [`Simd`]; the words must be moved down so that the place
-/// is in the mantissa.
+/// The machine has the instructions of [`Simd`]. The words must be shifted so that the place is in
+/// the mantissa.
 #[inline(always)]
 unsafe fn number<S: Simd>(bits: usize, place: usize, words: S::I32, base: S::V) -> S::V {
     let mask = ((1u32 << bits) - 1) << (place * bits);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller runs on a machine with `S`.
     unsafe {
         let code = words.and(S::I32::splat(mask.cast_signed()));
         let power = power_at(place * bits).to_bits().cast_signed();
@@ -689,14 +694,14 @@ unsafe fn number<S: Simd>(bits: usize, place: usize, words: S::I32, base: S::V) 
 }
 
 impl FewBits {
-    /// Returns the zero points of a segment of a panel.
+    /// Returns the zero points of a segment of a panel, two vectors.
     ///
     /// # Safety
     ///
-    /// The machine has the instructions of [`Simd`]; the segment begins at `p`.
+    /// The machine has the instructions of [`Simd`], and the segment begins at `p`.
     #[inline(always)]
     unsafe fn zeros<S: Simd>(&self, p: *const f32, at: usize) -> [S::V; 2] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the segment readable at `p`.
         unsafe {
             match self.zero {
                 Some(zero) => [S::splat(zero); 2],
@@ -709,7 +714,7 @@ impl FewBits {
     }
 }
 
-/// `R` rows of a tile, whose sums of a segment are `CHAINS` chains.
+/// Body that computes `R` rows of a tile. The sums of a segment are `CHAINS` chains.
 struct Rows<'a, const BITS: usize, const R: usize, const CHAINS: usize>(&'a Widening<'a>);
 
 impl<const BITS: usize, const R: usize, const CHAINS: usize> Body for Rows<'_, BITS, R, CHAINS> {
@@ -719,14 +724,14 @@ impl<const BITS: usize, const R: usize, const CHAINS: usize> Body for Rows<'_, B
     ///
     /// # Safety
     ///
-    /// The machine has the instructions of [`Simd`]; `R` rows of A, the panel and the output must
+    /// The machine has the instructions of [`Simd`]. `R` rows of A, the panel and the output must
     /// be valid.
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let t = self.0;
         let (b, w) = (t.b, 2 * S::LANES);
         let (zeros_at, words_at) = b.offsets();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has valid rows, panel and output.
         unsafe {
             let zero = S::splat(0.0);
             let mut totals = [[zero; 2]; R];
@@ -742,7 +747,7 @@ impl<const BITS: usize, const R: usize, const CHAINS: usize> Body for Rows<'_, B
                         ($($code:literal)*) => {$(
                             if $code < 32 / BITS {
                                 let place = $code % codes_in_place(BITS);
-                                // Codes beyond the mantissa are moved down together.
+                                // Codes beyond the mantissa are shifted down together.
                                 let down = ($code - place) * BITS;
                                 for v in 0..2 {
                                     let words =
@@ -814,7 +819,7 @@ impl PackSource for FewBits {
     }
 }
 
-/// Floats from a part of a panel.
+/// Body that widens a part of a panel to floats.
 struct Widen<'a, const BITS: usize> {
     b: &'a FewBits,
     panel: *const f32,
@@ -832,7 +837,7 @@ impl<const BITS: usize> Body for Widen<'_, BITS> {
         let (zeros_at, words_at) = b.offsets();
         let first =
             b.segments.partition_point(|segment| segment.start + segment.len <= steps.start);
-        // SAFETY: the caller's promise; only rows of `steps` are written.
+        // SAFETY: `pack` makes the body with a valid panel; only the rows of `steps` are written.
         unsafe {
             for segment in &b.segments[first..] {
                 if segment.start >= steps.end {
@@ -853,7 +858,7 @@ impl<const BITS: usize> Body for Widen<'_, BITS> {
                         S::I32::of_bits(S::load(words)),
                         S::I32::of_bits(S::load(words.add(S::LANES))),
                     ];
-                    // The places of the word that are wanted.
+                    // Places of the word that are requested.
                     let from = steps.start.saturating_sub(step);
                     let to = end - step;
                     let out = out.wrapping_add((step * w).wrapping_sub(steps.start * w));

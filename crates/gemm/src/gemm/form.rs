@@ -1,9 +1,9 @@
-//! What panels hold, and how products of them add up: what [`Packed`](super::pack::Packed) and
-//! [`Product`](super::blocked::Product) are generic over.
+//! Forms of panels, over which [`Packed`](super::pack::Packed) and
+//! [`Product`](super::blocked::Product) are generic.
 //!
-//! Panels are rows of words of 32 bits. The loops only pass words on; what a word holds is known to
-//! the code that packs it and to the [`Mac`](super::tile::Mac) that multiplies it: a float, two
-//! elements of 16 bits, or neighbouring steps of k.
+//! Panels are rows of words of 32 bits: a float, two elements of 16 bits, or neighbouring steps of
+//! k. The loops only pass words on. Only the code that packs a word and the
+//! [`Mac`](super::tile::Mac) that multiplies it interpret its bits.
 
 use super::blocked::KC;
 use super::halves::{ManyRows, Storage, Widen};
@@ -13,15 +13,15 @@ use super::tile::TileTable;
 use sardonyx_simd::Isa;
 use sardonyx_simd::dispatch;
 
-/// The elements of a right operand in panels.
+/// Type of the elements of a right operand in panels.
 pub trait Elements: Copy + std::fmt::Debug + Send + Sync + 'static {
-    /// What is kept beside the panels of a right operand.
+    /// Data kept beside the panels of a right operand.
     type Beside: std::fmt::Debug + Send + Sync;
-    /// Rows of a panel that `depth` steps take.
+    /// Returns the number of rows of a panel for `depth` steps.
     fn rows(self, depth: usize) -> usize;
-    /// Words in a row of `width` columns, an even number of them.
+    /// Returns the number of words in a row of `width` columns. `width` is even.
     fn words(self, width: usize) -> usize;
-    /// Bytes of what is kept beside the panels of `cols` columns.
+    /// Returns the bytes of the data kept beside the panels of `cols` columns.
     fn bytes_beside(self, cols: usize) -> usize;
 }
 
@@ -41,37 +41,38 @@ impl Elements for Storage {
     }
 }
 
-/// The panels of both operands of a product, and its sums.
+/// Form of the panels of both operands of a product and of its sums.
 pub(crate) trait Form: Copy + Sync {
-    /// An element of C, of 32 bits.
+    /// Type of an element of C, of 32 bits.
     type Sum;
-    /// The functions that multiply such panels.
+    /// Returns the functions that multiply panels of this form.
     fn tiles(self, isa: Isa) -> TileTable;
-    /// Most steps of a k block. Sums of floats depend on it.
+    /// Returns the most steps of a k block. Sums of floats depend on it.
     fn most_steps(self) -> usize {
         KC
     }
-    /// Whether A that was packed ahead of time may be the operand to wait for.
+    /// Whether a product with A packed ahead of time blocks for A coming from memory.
     fn waits_for_left(self) -> bool;
-    /// The form into which each panel of B is converted before a product of this many rows, if it
-    /// is.
-    fn converted(self, isa: Isa, rows: usize) -> Option<Self>;
-    /// Writes the rows from `k0` to `k1` of a panel of B, which begins with them, in that form.
+    /// Returns the form into which each panel of B is converted before a product of `rows` rows;
+    /// `None` if panels are multiplied as they are.
+    fn conversion(self, isa: Isa, rows: usize) -> Option<Self>;
+    /// Converts the rows from `k0` to `k1` of a panel of B and writes them to `to`. `panel` points
+    /// at row `k0`.
     ///
     /// # Safety
     ///
-    /// The panel must have these rows, `to` room for as many rows of floats, and the machine must
-    /// have the instructions of the form.
+    /// The panel must have these rows, `to` must have room for as many rows of floats, and the
+    /// machine must have the instructions of the form.
     unsafe fn turn_panel(self, isa: Isa, panel: *const f32, k0: usize, k1: usize, to: *mut f32);
 }
 
-/// Panels whose products are summed up in floats.
+/// Form of panels whose products are added up in floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PanelForm {
     /// B in this type, A in floats.
     Right(Storage),
-    /// A in pairs of bfloat16, which `k` counts; B in 16 bits, of this many steps: pairs are made
-    /// of it panel by panel.
+    /// A in pairs of bfloat16, which `k` of the product counts, and B in 16 bits, of this many
+    /// steps. B is converted to pairs panel by panel.
     Pairs(Storage, usize),
 }
 
@@ -96,8 +97,9 @@ impl Form for PanelForm {
         matches!(self, PanelForm::Right(_))
     }
 
-    /// Pairs always; elements in 16 bits where widening them in each tile takes many instructions.
-    fn converted(self, isa: Isa, rows: usize) -> Option<PanelForm> {
+    /// Converts to pairs always, and elements of 16 bits where widening them in each tile takes
+    /// many instructions.
+    fn conversion(self, isa: Isa, rows: usize) -> Option<PanelForm> {
         match self {
             PanelForm::Pairs(..) => Some(self),
             PanelForm::Right(Storage::F32) => None,
@@ -109,12 +111,13 @@ impl Form for PanelForm {
     }
 
     unsafe fn turn_panel(self, isa: Isa, panel: *const f32, k0: usize, k1: usize, to: *mut f32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the rows of the panel, room for them in `to`, and the
+        // instructions.
         unsafe {
             match self {
                 PanelForm::Pairs(storage, depth) => {
                     let steps = depth.min(2 * k1) - 2 * k0;
-                    super::bf16::pairs_of(storage, panel, steps, to);
+                    super::bf16::make_pairs(storage, panel, steps, to);
                 }
                 PanelForm::Right(storage) => {
                     let count = (k1 - k0) * panel_width(isa);

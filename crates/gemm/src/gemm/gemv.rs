@@ -1,9 +1,9 @@
 //! Products of a few rows with a matrix in memory, at the speed of reading that matrix once.
 //!
-//! Packing would cost more than the product. Two loops, by the layout of the matrix:
+//! Packing would cost more than the product. The layout of the matrix selects one of two loops:
 //!
-//! - steps far apart, columns adjacent: rows of the matrix, scaled, are added to a block of results
-//!   that stays in the first-level cache, four rows at a time;
+//! - steps far apart, columns adjacent: multiples of rows of the matrix are added to a block of
+//!   results that stays in the first-level cache, four rows at a time;
 //! - steps adjacent: dot products in vector accumulators, four columns at a time.
 //!
 //! A product with a few *columns* is the transposed problem.
@@ -19,23 +19,23 @@ use sardonyx_simd::{Pool, split_even};
 
 /// Sums: most rows of the left operand, whose sums are chains over all of k.
 pub(super) const ROWS: usize = 4;
-/// Cache: most columns of a block of results: `ROWS` rows of these, and four rows of the matrix,
-/// fit a first-level cache of 32 KB. More take as long in one of 48 KB.
+/// Cache: most columns of a block of results. `ROWS` rows of these, and four rows of the matrix,
+/// fit a first-level cache of 32 KB. Larger blocks are not faster with one of 48 KB.
 const BLOCK: usize = 1024;
-/// Work: fewest columns worth a chunk of their own.
+/// Work: fewest columns of a chunk.
 const MIN_BLOCK: usize = 64;
 
-/// A product of few rows, sizes checked.
+/// A product of few rows with checked sizes.
 pub(super) struct Gemv<'a> {
     pub(super) isa: Isa,
-    /// m x k with m at most [`ROWS`].
+    /// Left operand, m x k with m at most [`ROWS`].
     pub(super) x: MatRef<'a>,
-    /// k x n, with one of its strides 1 unless it is a single column.
+    /// Right operand, k x n, with a stride of 1 unless it is a single column.
     pub(super) b: MatRef<'a>,
     pub(super) c: SendPtr,
     pub(super) ldc: usize,
     pub(super) epilogue: TileEpilogue,
-    /// Whether the output is C transposed: n rows of m, `ldc` apart.
+    /// Whether the output is C transposed: n rows of m values, `ldc` apart.
     pub(super) transposed: bool,
 }
 
@@ -45,15 +45,17 @@ impl Gemv<'_> {
         b.row_stride() == 1 || b.col_stride() == 1 || b.cols() == 1
     }
 
+    /// Computes the product.
+    ///
     /// # Safety
     ///
-    /// As `Product::run`.
+    /// The demands of `Product::run` must hold.
     pub(super) unsafe fn run(&self, pool: &Pool, threads: usize) -> Result<(), Ended> {
         let (m, n, k) = (self.x.rows(), self.b.cols(), self.b.rows());
         let most = n.div_ceil(MIN_BLOCK);
         let parts = n.div_ceil(BLOCK).max((threads * 4).min(most));
         let parts = if threads == 1 { n.div_ceil(BLOCK) } else { parts };
-        // A single column has no neighbours, so its stride must not choose the order of sums.
+        // The stride of a single column is arbitrary, so it must not choose the order of sums.
         let dots = n == 1 || (self.b.row_stride() == 1 && self.b.col_stride() != 1);
         // Dot products read both operands as vectors.
         let x_copy = if dots && self.x.col_stride() != 1 { m * k } else { 0 };
@@ -79,8 +81,8 @@ impl Gemv<'_> {
                 let cols = split_even(n, parts, part);
                 with_scratch(m * cols.len(), |acc| {
                     let b = matrix.as_ptr().wrapping_add(cols.start * matrix.col_stride());
-                    // SAFETY: operands are valid for their sizes; the accumulators have m rows of
-                    // the chunk's columns; the chunk owns these columns of C; the machine has
+                    // SAFETY: operands are valid for their sizes, the accumulators have m rows of
+                    // the chunk's columns, the chunk owns these columns of C, and the machine has
                     // `isa`.
                     unsafe {
                         if dots {
@@ -98,6 +100,7 @@ impl Gemv<'_> {
         })
     }
 
+    /// Applies the epilogue to the sums of some columns and stores them.
     unsafe fn store(&self, acc: &[f32], cols: std::ops::Range<usize>) {
         let (m, n) = (self.x.rows(), cols.len());
         let rows = if self.transposed { n } else { m };
@@ -110,10 +113,10 @@ impl Gemv<'_> {
                 out: self.c.get().wrapping_add(cols.start * self.ldc),
                 ldc: self.ldc,
             };
-            // SAFETY: the caller's promise; the chunk owns these rows of C.
+            // SAFETY: the machine has `isa`, and the chunk owns these rows of C.
             unsafe { dispatch(self.isa, body) };
         } else {
-            // SAFETY: the caller's promise.
+            // SAFETY: the machine has `isa`, and the chunk owns these columns of C.
             unsafe { self.store_rows(acc, cols.clone(), rows, &before) };
         }
         if self.epilogue.activation.is_function() {
@@ -125,11 +128,13 @@ impl Gemv<'_> {
                 cols: if self.transposed { m } else { n },
                 ldc: self.ldc,
             };
-            // SAFETY: the caller's promise; the chunk has written these columns of C.
+            // SAFETY: the machine has `isa`, and the chunk has written these columns of C.
             unsafe { dispatch(self.isa, body) };
         }
     }
 
+    /// Applies the epilogue up to a function to the sums of some columns and stores them row by
+    /// row.
     unsafe fn store_rows(
         &self,
         acc: &[f32],
@@ -147,13 +152,13 @@ impl Gemv<'_> {
                 n: if self.transposed { m } else { n },
                 epilogue: before.at(row, col),
             };
-            // SAFETY: the caller's promise.
+            // SAFETY: the machine has `isa`, and the chunk owns these columns of C.
             unsafe { dispatch(self.isa, body) };
         }
     }
 }
 
-/// Rows of a few results each, from columns that lie one after the other; a bias is added to each
+/// Body that writes rows of a few results each from columns of sums, and adds a bias to each
 /// column.
 struct FinishNarrow<'a> {
     src: &'a [f32],
@@ -170,17 +175,17 @@ impl Body for FinishNarrow<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         for (column, src) in self.src.chunks_exact(self.rows).enumerate() {
-            // SAFETY: there is a number for each column. Adding -0 changes nothing.
+            // SAFETY: a bias has a number for each column. Adding -0 changes nothing.
             let bias = if self.bias.is_null() { -0.0 } else { unsafe { *self.bias.add(column) } };
             for (row, x) in src.iter().enumerate() {
-                // SAFETY: the maker's promise: the rows are its own.
+                // SAFETY: `store` makes the body for rows that it owns.
                 unsafe { *self.out.add(row * self.ldc + column) = x + bias };
             }
         }
     }
 }
 
-/// `acc = x * b` by adding scaled rows.
+/// Body that computes `acc = x * b` by adding multiples of rows.
 struct Axpy<'a> {
     x: MatRef<'a>,
     b: *const f32,
@@ -245,7 +250,7 @@ impl Body for Axpy<'_> {
     }
 }
 
-/// `acc = x * b` by dot products; rows of `x` are contiguous.
+/// Body that computes `acc = x * b` by dot products; rows of `x` are contiguous.
 struct Dots<'a> {
     x: MatRef<'a>,
     b: *const f32,
@@ -264,14 +269,14 @@ impl Body for Dots<'_> {
         while j < n {
             let count = 4.min(n - j);
             let b = self.b.wrapping_add(j * self.b_ws);
-            // A short last group repeats its last column: the same loop serves, and reads nothing
-            // new.
+            // A short last group repeats its last column, so that one loop serves all and reads no
+            // other memory.
             let b1 = b.wrapping_add(1.min(count - 1) * self.b_ws);
             let b2 = b.wrapping_add(2.min(count - 1) * self.b_ws);
             let b3 = b.wrapping_add(3.min(count - 1) * self.b_ws);
             for i in 0..m {
                 let x = self.x.as_ptr().wrapping_add(i * self.x.row_stride());
-                // SAFETY: `k` values of each column and row.
+                // SAFETY: columns and rows have `k` values.
                 unsafe {
                     let zero = S::splat(0.0);
                     let (mut s0, mut s1, mut s2, mut s3) = (zero, zero, zero, zero);

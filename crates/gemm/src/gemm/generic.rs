@@ -1,6 +1,7 @@
-//! Products in any number type: the same strided interface, accumulating in the type itself.
+//! Products in any number type with the strided interface of [`gemm`](super::gemm), accumulated in
+//! the type itself.
 //!
-//! Packed tiles of 8 x 8, written so that the compiler vectorises them for each instruction set.
+//! Packed tiles of 8 x 8, written so that the compiler vectorizes them for each instruction set.
 //! Integers wrap.
 
 use super::doubles;
@@ -10,25 +11,25 @@ use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 use sardonyx_simd::{Exec, Isa};
 use sardonyx_simd::{Operation, Work, split_even};
 
-/// A number type that products and sums can be taken in. Integers wrap around.
+/// A number type of products and sums. Integers wrap.
 pub trait Number: AnyBits + Send + Sync + PartialEq + std::fmt::Debug + 'static {
     const ZERO: Self;
     const ONE: Self;
     fn plus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
-    /// `self * b + c` with one rounding if `fused` (only set where the machine has the
-    /// instruction).
+    /// Computes `self * b + c`, with one rounding if `fused`, which is only set if the machine has
+    /// the instruction.
     fn multiply_add(self, b: Self, c: Self, fused: bool) -> Self;
     /// Computes a rectangle of a product.
     ///
     /// # Safety
     ///
-    /// The machine must have `isa`, and the rectangle must be this call's own.
+    /// The machine must have `isa`, and no other code may use the rectangle.
     #[doc(hidden)]
     unsafe fn multiply_part(isa: Isa, part: Rectangle<'_, Self>) {
         let tiles = part.cols.len().div_ceil(COLS);
         with_scratch_of(STEPS.min(part.a.cols()).max(1) * tiles, |pack_b| {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has `isa` and owns the rectangle.
             unsafe { dispatch(isa, Tiles { part, pack_b }) }
         });
     }
@@ -82,7 +83,7 @@ floats! {
     f32 {}
     f64 {
         unsafe fn multiply_part(isa: Isa, part: Rectangle<'_, f64>) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has `isa` and owns the rectangle.
             unsafe { doubles::multiply(isa, part) }
         }
     }
@@ -91,11 +92,12 @@ floats! {
 /// Geometry: rows and columns of a tile.
 const ROWS: usize = 8;
 const COLS: usize = 8;
-/// Cache: steps of k packed at a time. Sums go on from one part to the next, so their order stays.
+/// Cache: steps of k packed at a time. Sums continue from one part to the next, so their order
+/// stays.
 const STEPS: usize = 256;
 
-/// C = alpha A B + beta C0, where row i of C is `c[i * ldc..][..n]` and `addend` is (beta, C0) with
-/// broadcasting strides.
+/// Computes C = alpha A B + beta C0, where row i of C is `c[i * ldc..][..n]` and `addend` is (beta,
+/// C0) with broadcasting strides.
 ///
 /// # Panics
 ///
@@ -126,13 +128,13 @@ pub fn gemm_generic<T: Number>(
     if m == 0 || n == 0 {
         return Ok(());
     }
-    // Columns of C are cut into blocks of tiles; a block packs its own part of B.
+    // Columns of C are cut into blocks of tiles. A block packs its own part of B.
     let tiles = n.div_ceil(COLS);
     let macs = m.saturating_mul(n).saturating_mul(k);
     let threads = Work::new(Operation::ShortMultiplyAdd, macs).threads(pool);
     let serial = threads == 1;
     let by_cols = if serial { 1 } else { tiles.div_ceil(8).max(tiles.min(4 * threads)) };
-    // Few columns: cut the rows too, at the price of packing B once per part.
+    // With few columns, rows are cut, too, at the price of packing B once per part.
     let by_rows =
         if serial || by_cols >= 2 * threads { 1 } else { m.div_ceil(ROWS).min(2 * threads) };
     let out = SendMut(c.as_mut_ptr());
@@ -149,11 +151,12 @@ pub fn gemm_generic<T: Number>(
             c: out.get(),
             ldc,
         };
-        // SAFETY: sizes were checked, rectangles do not overlap, the machine has `isa`.
+        // SAFETY: sizes were checked, rectangles do not overlap, and the machine has `isa`.
         unsafe { T::multiply_part(isa, part) }
     })
 }
 
+/// A pointer that may cross threads.
 #[derive(Clone, Copy)]
 struct SendMut<T>(*mut T);
 // SAFETY: only an address.
@@ -167,7 +170,7 @@ impl<T> SendMut<T> {
     }
 }
 
-/// One chunk: a rectangle of C. Public only because a hidden method takes it.
+/// One chunk, a rectangle of C. Public only because a hidden method takes it.
 #[derive(Clone, Debug)]
 pub struct Rectangle<'a, T> {
     alpha: T,
@@ -181,7 +184,7 @@ pub struct Rectangle<'a, T> {
 }
 
 impl<T: Number> Rectangle<'_, T> {
-    /// Scales sums that are complete, and adds the addend.
+    /// Scales complete sums and adds the addend.
     ///
     /// # Safety
     ///
@@ -193,7 +196,7 @@ impl<T: Number> Rectangle<'_, T> {
         }
         for row in rows {
             for col in cols.clone() {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller passes elements inside the rectangle.
                 let x = unsafe { &mut *self.c.add(row * self.ldc + col) };
                 if self.alpha != T::ONE {
                     *x = self.alpha.times(*x);
@@ -206,10 +209,10 @@ impl<T: Number> Rectangle<'_, T> {
     }
 }
 
-/// A rectangle in tiles that the compiler vectorises.
+/// A rectangle in tiles that the compiler vectorizes.
 struct Tiles<'a, T> {
     part: Rectangle<'a, T>,
-    /// Room for `STEPS` rows of each tile's columns, or for all if there are fewer.
+    /// Room for `STEPS` rows of each tile's columns, or for all rows if there are fewer.
     pack_b: &'a mut [[T; COLS]],
 }
 
@@ -248,8 +251,7 @@ impl<T: Number> Body for Tiles<'_, T> {
                 }
                 for (i, col) in part.cols.clone().step_by(COLS).enumerate() {
                     let n = COLS.min(part.cols.end - col);
-                    // SAFETY: the tile is inside the rectangle, which is this chunk's own part of
-                    // C.
+                    // SAFETY: the tile is inside the rectangle, which this chunk owns.
                     let at = |r: usize, j: usize| unsafe {
                         &mut *part.c.add((row + r) * part.ldc + col + j)
                     };
@@ -274,7 +276,7 @@ impl<T: Number> Body for Tiles<'_, T> {
                         }
                     }
                     if k1 == a.cols() {
-                        // SAFETY: as above.
+                        // SAFETY: the tile is inside the rectangle, which this chunk owns.
                         unsafe { part.finish(row..row + m, col..col + n) }
                     }
                 }
@@ -317,7 +319,7 @@ mod tests {
                             for p in 0..k {
                                 sum = sum.plus(am.get(i, p).times(bm.get(p, j)));
                             }
-                            // Small integers: exact in every type that does not wrap.
+                            // Small integers are exact in every type that does not wrap.
                             let want = alpha.times(sum).plus(beta.times(c0.get(i, j)));
                             assert_eq!(c[i * n + j], want, "{m}x{n}x{k} {isa:?}");
                         }

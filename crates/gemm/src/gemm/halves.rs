@@ -1,16 +1,16 @@
 //! Right operands stored in 16 bits: half the memory to read, widened to floats in the microkernel.
 //!
-//! Panels have the form of panels of floats with half the bytes; sums are floats, and so is the
-//! left operand. Constants that have such a type lose nothing, and neither do floats that were
-//! widened from one, as many exporters write them. Other floats may be rounded to the nearest half
-//! on request: with eleven bits the error is an eighth of that of bfloat16, and products of few
-//! rows, which wait for memory, take half the time.
+//! Panels have the form of panels of floats with half the bytes. Sums are floats, and so is the
+//! left operand. Constants of such a type lose nothing, and neither do floats that were widened
+//! from one, as many exporters write them. Other floats may be rounded to the nearest f16 on
+//! request: with eleven bits the error is an eighth of that of bfloat16, and products of few rows,
+//! which wait for memory, take half the time.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::matrix::{MatRef, strided_len};
-use super::pack::{PackSource, Packed, Whole, panel_width};
+use super::pack::{PackPlan, PackSource, Packed, panel_width};
 use super::sizes::TRANSPOSED_COLS;
 use super::tile::{Ending, Mac};
 use super::{amx, bf16};
@@ -19,7 +19,7 @@ use sardonyx_simd::buffer::{Lasts, with_scratch};
 use sardonyx_simd::number::{bf16_to_f32, f16_to_f32};
 use sardonyx_simd::{Body, Ended, Loop, Simd, check_isa, dispatch};
 
-/// The type in which elements lie in memory. Sums are floats, whichever it is.
+/// Type of elements in memory. Sums are floats for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Storage {
     F32,
@@ -28,6 +28,7 @@ pub enum Storage {
 }
 
 impl Storage {
+    /// Returns the bytes of an element.
     pub const fn bytes(self) -> usize {
         match self {
             Storage::F32 => 4,
@@ -35,25 +36,25 @@ impl Storage {
         }
     }
 
-    /// Floats of memory that `count` elements take, an even number of them.
+    /// Returns the floats of memory that `count` elements take. `count` is even.
     pub(crate) const fn floats(self, count: usize) -> usize {
         count * self.bytes() / size_of::<f32>()
     }
 }
 
-/// What products of many rows do with a right operand in 16 bits.
+/// Treatment of a right operand in 16 bits in products of many rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ManyRows {
     /// Its elements are widened to floats, as in products of few rows.
     Widened,
-    /// Both operands are rounded to bfloat16, and multiplied as pairs in vectors.
+    /// Both operands are rounded to bfloat16 and multiplied as pairs in vectors.
     Pairs,
-    /// The same, in the tile registers of AMX.
+    /// Both operands are rounded to bfloat16 and multiplied as pairs in the tile registers of AMX.
     Tiles,
 }
 
 impl ManyRows {
-    /// What is fastest, if operands may be rounded.
+    /// Returns the fastest treatment for operands that may be rounded.
     pub(super) fn fastest(isa: Isa) -> ManyRows {
         if amx::is_available(isa) {
             ManyRows::Tiles
@@ -65,8 +66,8 @@ impl ManyRows {
     }
 }
 
-/// A matrix of little-endian elements at any alignment: element (i, j) is number
-/// `i * row_stride + j * col_stride`.
+/// A matrix of little-endian elements at any alignment: element (i, j) has the index `i *
+/// row_stride + j * col_stride`.
 #[derive(Clone, Copy)]
 pub struct LeMatrix<'a> {
     bytes: &'a [u8],
@@ -86,6 +87,8 @@ impl std::fmt::Debug for LeMatrix<'_> {
 }
 
 impl<'a> LeMatrix<'a> {
+    /// Views `bytes` as a matrix with these strides, in elements.
+    ///
     /// # Panics
     ///
     /// If an element is outside `bytes`.
@@ -106,14 +109,14 @@ impl<'a> LeMatrix<'a> {
         LeMatrix { bytes, storage, rows, cols, row_stride, col_stride, next_columns: None }
     }
 
-    /// Packing tells `next_columns` which columns it will read next, of a large matrix several
-    /// times and in order. It comes to them all once more if they do not fit the form that was
-    /// tried first.
-    pub fn telling(self, next_columns: &'a (dyn Fn(Range<usize>) + Sync)) -> Self {
+    /// Sets a callback for the columns that packing reads next. Packing a large matrix calls it
+    /// several times and in order. The columns begin anew if they do not fit the first form that
+    /// was tried.
+    pub fn with_column_callback(self, next_columns: &'a (dyn Fn(Range<usize>) + Sync)) -> Self {
         LeMatrix { next_columns: Some(next_columns), ..self }
     }
 
-    /// Rows one after the other.
+    /// Views `bytes` as a matrix whose rows follow each other.
     ///
     /// # Panics
     ///
@@ -122,17 +125,17 @@ impl<'a> LeMatrix<'a> {
         LeMatrix::new(bytes, storage, rows, cols, cols, 1)
     }
 
-    /// One element throughout.
+    /// Makes a matrix that repeats the first element of `bytes` throughout.
     ///
     /// # Panics
     ///
     /// If `bytes` are fewer than one element.
-    pub fn filled(bytes: &'a [u8], storage: Storage, rows: usize, cols: usize) -> Self {
+    pub fn from_element(bytes: &'a [u8], storage: Storage, rows: usize, cols: usize) -> Self {
         LeMatrix::new(bytes, storage, rows, cols, 0, 0)
     }
 
-    /// The same elements with rows and columns exchanged.
-    pub fn transposed(self) -> Self {
+    /// Returns a view with rows and columns exchanged.
+    pub fn transpose(self) -> Self {
         LeMatrix {
             rows: self.cols,
             cols: self.rows,
@@ -214,7 +217,8 @@ impl PackSource for LeMatrix<'_> {
     }
 }
 
-/// A part of a panel of floats from elements of 16 bits, in the machine's order of bytes.
+/// Body that packs a part of a panel of floats from elements of 16 bits in the machine's byte
+/// order.
 struct PackHalves {
     src: *const u16,
     bf16: bool,
@@ -230,20 +234,24 @@ impl Body for PackHalves {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        // SAFETY: passed on.
+        // SAFETY: `pack` makes the body with valid elements and room for the rows.
         unsafe { if self.bf16 { self.widen::<S, Bf16>() } else { self.widen::<S, F16>() } }
     }
 }
 
 impl PackHalves {
+    /// Packs elements that `P` widens.
+    ///
     /// # Safety
     ///
-    /// As [`Simd`]; `depth` x `width` source elements and `depth` rows of two vectors are valid.
+    /// The demands of [`Simd`] must hold; `depth` x `width` source elements and `depth` rows of two
+    /// vectors are valid.
     #[inline(always)]
     unsafe fn widen<S: Simd, P: Mac<S>>(self) {
         let (lanes, row) = (S::LANES, 2 * S::LANES);
         let mut block = [0.0f32; 256];
-        // SAFETY: the caller's promise; a block holds 16 vectors of 16, at least `LANES` of each.
+        // SAFETY: the caller has the elements and the rows; a block holds 16 vectors of 16, at
+        // least `LANES` of each.
         unsafe {
             for half in 0..2 {
                 let n = self.width.saturating_sub(half * lanes).min(lanes);
@@ -268,7 +276,7 @@ impl PackHalves {
                 }
                 let mut some = [0u16; 16];
                 if self.ks == 0 && self.ws == 0 && k < self.depth {
-                    // All rows are the same.
+                    // All rows are one row.
                     some[..n].fill(src.read_unaligned());
                     let x = P::wide(some.as_ptr().cast());
                     while k < self.depth {
@@ -288,7 +296,7 @@ impl PackHalves {
     }
 }
 
-/// Halves, each of which a float stands for exactly.
+/// Wide operands of f16, which floats hold exactly.
 pub(crate) struct F16;
 
 impl<S: Simd> Mac<S> for F16 {
@@ -297,12 +305,12 @@ impl<S: Simd> Mac<S> for F16 {
 
     #[inline(always)]
     unsafe fn wide(p: *const f32) -> S::V {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has a vector of f16 readable at `p`.
         unsafe { S::load_f16(p.cast()) }
     }
 }
 
-/// Upper halves of floats.
+/// Wide operands of bfloat16, the upper halves of floats.
 pub(crate) struct Bf16;
 
 impl<S: Simd> Mac<S> for Bf16 {
@@ -311,12 +319,12 @@ impl<S: Simd> Mac<S> for Bf16 {
 
     #[inline(always)]
     unsafe fn wide(p: *const f32) -> S::V {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has a vector of bfloat16 readable at `p`.
         unsafe { S::load_bf16(p.cast()) }
     }
 }
 
-/// Widens whole vectors of a panel.
+/// Body that widens whole vectors of a panel.
 pub(super) struct Widen {
     pub(super) storage: Storage,
     pub(super) from: *const f32,
@@ -330,8 +338,8 @@ impl Body for Widen {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let from = self.from.cast::<u16>();
-        // SAFETY: the maker's promise: `count` elements, a whole number of vectors, are valid in
-        // both.
+        // SAFETY: the code that makes the body has `count` elements, a whole number of vectors,
+        // valid in both.
         unsafe {
             for at in (0..self.count).step_by(S::LANES) {
                 let x = match self.storage {
@@ -345,10 +353,10 @@ impl Body for Widen {
     }
 }
 
-/// The largest half.
+/// The largest finite f16.
 const MOST: f32 = 65504.0;
-/// Where the largest element is below this, the smaller ones have too few bits as halves: these are
-/// 2^-24 apart near zero.
+/// Magnitude of the largest element below which a matrix is not stored as f16: near zero these are
+/// 2^-24 apart, which leaves the smaller elements too few bits.
 const LEAST: f32 = 1.0 / 4096.0;
 
 /// Choice: bytes of floats from which a matrix is packed in 16 bits if that changes no element.
@@ -356,22 +364,25 @@ const LEAST: f32 = 1.0 / 4096.0;
 const LEAST_HALVED: usize = 1 << 20;
 
 impl Packed {
-    /// Packs all panels of a matrix of floats in 16 bits; `None` if an element is neither a
-    /// bfloat16 nor all are halves, or if products would not be faster. The first chunk with
-    /// another element ends the attempt, which for weights that were trained in floats is the
-    /// first of all.
-    pub(super) fn losslessly(isa: Isa, source: &dyn PackSource) -> Result<Option<Packed>, Ended> {
+    /// Packs all panels of a matrix of floats in 16 bits if either all elements are bfloat16 or all
+    /// are f16, else returns `None`, also if products would not be faster. The first chunk with
+    /// another element ends the attempt; for weights that were trained in floats that is the first
+    /// chunk.
+    pub(super) fn pack_losslessly(
+        isa: Isa,
+        source: &dyn PackSource,
+    ) -> Result<Option<Packed>, Ended> {
         let (depth, width) = (source.depth(), source.width());
         let bytes = depth.saturating_mul(width).saturating_mul(size_of::<f32>());
-        // Widening takes longer than reading on the portable instruction set. Few columns are
-        // multiplied in an orientation that panels of halves do not have.
+        // Widening takes longer than reading on the portable instruction set. Products with few
+        // columns run in an orientation that has no panels of 16 bits.
         if isa == Isa::Portable || width <= TRANSPOSED_COLS || bytes < LEAST_HALVED {
             return Ok(None);
         }
         for storage in [Storage::Bf16, Storage::F16] {
-            let whole = Whole { isa, elements: storage, depth, width, lasts: Lasts::ForGood };
-            let packed = Packed::by_chunks_that_fit(
-                whole,
+            let plan = PackPlan { isa, elements: storage, depth, width, lasts: Lasts::ForGood };
+            let packed = Packed::try_pack_chunks(
+                plan,
                 |columns| source.next_columns(columns),
                 |steps, start, out| {
                     with_scratch(4 * out.len(), |floats| {
@@ -379,8 +390,8 @@ impl Packed {
                         source.pack(isa, steps, start, floats);
                         let to = out.as_mut_ptr().cast();
                         let body = Narrow { storage, from: floats, to, widened };
-                        // SAFETY: the machine has `isa`; `out` has the bytes of as many elements
-                        // in 16 bits.
+                        // SAFETY: the machine has `isa`; `out` has the bytes of as many elements in
+                        // 16 bits.
                         unsafe { dispatch(isa, body) }
                     })
                 },
@@ -392,25 +403,25 @@ impl Packed {
         Ok(None)
     }
 
-    /// All panels of a matrix of floats, rounded to 16 bits: halves if they reach as far as its
-    /// elements, else bfloat16.
-    pub(super) fn rounded(isa: Isa, source: &dyn PackSource) -> Result<Packed, Ended> {
-        let (packed, most) = Packed::in_halves(isa, source, Storage::F16)?;
+    /// Packs all panels of a matrix of floats rounded to 16 bits: f16 if its elements are in their
+    /// range, else bfloat16.
+    pub(super) fn pack_rounded(isa: Isa, source: &dyn PackSource) -> Result<Packed, Ended> {
+        let (packed, most) = Packed::pack_halves(isa, source, Storage::F16)?;
         if most == 0.0 || (LEAST..=MOST).contains(&most) {
             return Ok(packed);
         }
         drop(packed);
-        Ok(Packed::in_halves(isa, source, Storage::Bf16)?.0)
+        Ok(Packed::pack_halves(isa, source, Storage::Bf16)?.0)
     }
 
-    /// All panels in 16 bits, and the largest magnitude.
-    pub(super) fn in_halves(
+    /// Packs all panels in 16 bits, and returns the largest magnitude of an element with them.
+    pub(super) fn pack_halves(
         isa: Isa,
         source: &dyn PackSource,
         storage: Storage,
     ) -> Result<(Packed, f32), Ended> {
         let most = AtomicU32::new(0);
-        let packed = Packed::of_source(isa, storage, source, |steps, start, out| {
+        let packed = Packed::from_source(isa, storage, source, |steps, start, out| {
             with_scratch(2 * out.len(), |floats| {
                 source.pack(isa, steps, start, floats);
                 let body = Round {
@@ -421,7 +432,7 @@ impl Packed {
                 // SAFETY: the machine has `isa`; `out` has the bytes of as many elements in 16
                 // bits.
                 let largest = unsafe { dispatch(isa, body) };
-                // Floats that are not negative have the order of their bits.
+                // Floats that are not negative are ordered like their bits.
                 most.fetch_max(largest.to_bits(), Relaxed);
             });
         })?;
@@ -429,12 +440,12 @@ impl Packed {
     }
 }
 
-/// Narrows whole vectors of floats to 16 bits, and checks that this keeps all their bits.
+/// Body that narrows whole vectors of floats to 16 bits, and checks that they keep all their bits.
 struct Narrow<'a> {
     storage: Storage,
     from: &'a [f32],
     to: *mut u16,
-    /// Scratch, as long as `from`.
+    /// Scratch memory, as long as `from`.
     widened: &'a mut [f32],
 }
 
@@ -444,7 +455,8 @@ impl Body for Narrow<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) -> bool {
         let Narrow { storage, from, to, widened } = self;
-        // SAFETY: as many halves may be written as there are floats, a whole number of vectors.
+        // SAFETY: `to` has room for as many elements as `from` has floats, a whole number of
+        // vectors.
         unsafe {
             for at in (0..from.len()).step_by(S::LANES) {
                 let x = S::load(from.as_ptr().add(at));
@@ -461,7 +473,7 @@ impl Body for Narrow<'_> {
     }
 }
 
-/// Whether two slices have the same bits.
+/// Loop that compares the bits of two slices.
 struct SameBits<'a>(&'a [f32], &'a [f32]);
 
 impl Loop for SameBits<'_> {
@@ -474,7 +486,7 @@ impl Loop for SameBits<'_> {
     }
 }
 
-/// Rounds whole vectors of floats to 16 bits and finds the largest magnitude.
+/// Body that rounds whole vectors of floats to 16 bits and finds the largest magnitude.
 struct Round<'a> {
     from: &'a [f32],
     bf16: bool,
@@ -486,7 +498,8 @@ impl Body for Round<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) -> f32 {
-        // SAFETY: as many halves may be written as there are floats, a whole number of vectors.
+        // SAFETY: `to` has room for as many elements as `from` has floats, a whole number of
+        // vectors.
         unsafe {
             let zero = S::splat(0.0);
             let (mut low, mut high) = (zero, zero);
@@ -519,8 +532,8 @@ mod tests {
     use crate::gemm::{Bias, Epilogue, Lhs, PackedA, PackedB, Rhs, gemm};
     use sardonyx_simd::{Exec, Pool};
 
-    /// The bytes of some numbers in a type, at an odd address, and the numbers that they are then.
-    fn stored(numbers: &[f32], storage: Storage) -> (Vec<u8>, Vec<f32>) {
+    /// Stores numbers in a type at an odd address, and returns the bytes and the stored numbers.
+    fn store_numbers(numbers: &[f32], storage: Storage) -> (Vec<u8>, Vec<f32>) {
         let mut bytes = vec![0];
         let mut exact = Vec::new();
         for x in numbers {
@@ -555,7 +568,7 @@ mod tests {
                     (0, 4, 4, 1),
                 ] {
                     let len = strided_len(rows, cols, row_stride, col_stride).expect("fits");
-                    let (bytes, exact) = stored(&random(len, 3), storage);
+                    let (bytes, exact) = store_numbers(&random(len, 3), storage);
                     let bytes = &bytes[1..];
                     let matrix = LeMatrix::new(bytes, storage, rows, cols, row_stride, col_stride);
                     for start in (0..cols).step_by(w) {
@@ -591,8 +604,8 @@ mod tests {
         c.iter().map(|c| c.to_bits()).collect()
     }
 
-    /// Products with a right operand in 16 bits are those with the floats that it stands for, bit
-    /// for bit: tiles and blocks are the same.
+    /// Products with a right operand in 16 bits have the bits of products with its widened floats,
+    /// as tiles and blocks are equal.
     #[test]
     fn products_are_those_with_widened_operands() {
         for isa in Isa::available().iter().copied() {
@@ -607,7 +620,7 @@ mod tests {
                     (2, 8, 0),
                 ] {
                     let (a, bias) = (random(m * k, 5), random(n, 7));
-                    let (bytes, exact) = stored(&random(k * n, 6), storage);
+                    let (bytes, exact) = store_numbers(&random(k * n, 6), storage);
                     let matrix = LeMatrix::row_major(&bytes[1..], storage, k, n);
                     let packed = PackedB::from_le(isa, &matrix).unwrap();
                     let widened = ManyRows::Widened;
@@ -630,9 +643,9 @@ mod tests {
         }
     }
 
-    /// Rounds numbers to a type, and puts special ones of both types and `others` among them.
+    /// Rounds numbers to a type, and puts special numbers of both types and `others` among them.
     fn with_special(numbers: &[f32], storage: Storage, others: &[(usize, f32)]) -> Vec<f32> {
-        let (_, mut exact) = stored(numbers, storage);
+        let (_, mut exact) = store_numbers(numbers, storage);
         let special = [f32::INFINITY, -0.0, 0.0, f32::NAN, 2f32.powi(-24)];
         exact[9..][..special.len()].copy_from_slice(&special);
         for (at, other) in others {
@@ -662,7 +675,7 @@ mod tests {
             (Storage::F32, &[], Storage::F32),
         ] {
             let exact = with_special(&random(k * n, 6), storage, others);
-            let (bytes, _) = stored(&exact, Storage::F32);
+            let (bytes, _) = store_numbers(&exact, Storage::F32);
             let matrix = LeMatrix::row_major(&bytes[1..], Storage::F32, k, n);
             for isa in Isa::available().iter().copied() {
                 let expected = if isa == Isa::Portable { Storage::F32 } else { expected };
@@ -684,7 +697,7 @@ mod tests {
         }
     }
 
-    /// Checks that matrices for which halves save nothing stay floats.
+    /// Checks that matrices for which 16 bits save no time stay floats.
     #[test]
     fn small_and_narrow_matrices_stay_floats() {
         for (k, n) in [(512, 511), (4096, TRANSPOSED_COLS)] {
@@ -703,7 +716,7 @@ mod tests {
             return;
         }
         let pack = |numbers: &[f32]| {
-            let (bytes, _) = stored(numbers, Storage::F32);
+            let (bytes, _) = store_numbers(numbers, Storage::F32);
             let matrix = LeMatrix::row_major(&bytes[1..], Storage::F32, 1, numbers.len());
             PackedB::rounded_from_le(isa, &matrix).unwrap()
         };
@@ -725,14 +738,14 @@ mod tests {
             let n = c.len();
             gemm(&Exec::new(Pool::serial(), isa), one, right, &mut c, n, &Epilogue::default())
                 .unwrap();
-            let (_, exact) = stored(numbers, storage);
+            let (_, exact) = store_numbers(numbers, storage);
             for (c, exact) in c.iter().zip(&exact) {
                 assert!(c == exact || c.is_nan() && exact.is_nan(), "{c} {exact}");
             }
         }
     }
 
-    /// Shapes that a file may claim although there are no elements.
+    /// Shapes that a file may declare although it has no elements.
     #[test]
     fn matrices_of_nothing_are_packed_at_once() {
         let many = 1 << 62;
@@ -740,7 +753,7 @@ mod tests {
             for storage in ALL {
                 for (rows, cols) in [(0, many), (many, 0), (0, 0)] {
                     let matrix = LeMatrix::row_major(&[], storage, rows, cols);
-                    for matrix in [matrix, matrix.transposed()] {
+                    for matrix in [matrix, matrix.transpose()] {
                         for packed in [
                             PackedB::from_le(isa, &matrix).unwrap(),
                             PackedB::rounded_from_le(isa, &matrix).unwrap(),
@@ -762,7 +775,8 @@ mod tests {
             let told = std::sync::Mutex::new(Vec::new());
             let tell = |columns: Range<usize>| told.lock().expect("no panic").push(columns);
             let matrix = LeMatrix::row_major(&bytes, Storage::F16, cols, rows);
-            PackedB::from_le(Isa::detect(), &matrix.transposed().telling(&tell)).unwrap();
+            PackedB::from_le(Isa::detect(), &matrix.transpose().with_column_callback(&tell))
+                .unwrap();
             let told = told.into_inner().expect("no panic");
             assert_eq!(told.len(), pieces);
             assert_eq!((told[0].start, told[pieces - 1].end), (0, cols));

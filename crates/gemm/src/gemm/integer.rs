@@ -1,18 +1,18 @@
-//! Products of integers of 8 bits with zero points, summed up exactly in 32 bits.
+//! Products of integers of 8 bits with zero points, added up exactly in 32 bits.
 //!
-//! The idea: a word of 32 bits, which holds one step of k in panels of floats, holds several
-//! neighbouring steps here: two as integers of 16 bits, or four as bytes where the machine
-//! multiplies those (`VPDPBUSD`, or tiles of AMX for many rows; `SDOT`). Panels and blocks are thus
-//! those of floats; what a lane multiplies and adds is another [`Mac`](super::tile::Mac), and its
-//! sum is an integer in the bits of a lane. With AVX2, a constant right operand stays bytes in
-//! memory: two steps are half a word, which tiles widen.
+//! A word of 32 bits, which holds one step of k in panels of floats, holds several neighbouring
+//! steps here: two as integers of 16 bits, or four as bytes where the machine multiplies those
+//! (`VPDPBUSD`, or tiles of AMX for many rows; `SDOT`). Panels and blocks are thus those of floats.
+//! The multiply-add of a lane is another [`Mac`](super::tile::Mac), and its sum is an integer in
+//! the bits of a lane. With AVX2, a constant right operand stays bytes in memory: two steps are
+//! half a word, which tiles widen.
 //!
-//! Elements are packed without their zero points `z` and `y`, so a constant has one form whatever
-//! these are. What they add to a sum is taken off at the end:
-//! `sum (a - z) (b - y) = sum a b - z sum b - y (sum a - k z)`, where sums of single elements are
-//! taken while these are packed. Where four bytes are multiplied, one side must be unsigned and the
-//! other signed, or both signed. Elements of the other kind move by 128 to get there, and so do
-//! their zero points, which changes no difference. All sums wrap at 32 bits.
+//! Elements are packed without their zero points `z` and `y`, so that the form of a constant does
+//! not depend on them. Their contribution to a sum is subtracted at the end: `sum (a - z) (b - y) =
+//! sum a b - z sum b - y (sum a - k z)`, where sums of single elements are computed while these are
+//! packed. Where four bytes are multiplied, one side must be unsigned and the other signed, or both
+//! signed. Elements of the other kind move by 128 to get there, and so do their zero points, which
+//! changes no difference. All sums wrap at 32 bits.
 
 pub(super) mod macs;
 #[cfg(test)]
@@ -30,8 +30,10 @@ use super::blocked::{FinishRow, KC, Operand, Product, Sweep};
 use super::epilogue::{ApplyFunction, Epilogue, TileEpilogue};
 use super::form::{Elements, Form};
 use super::matrix::MatRef;
-use super::pack::{Packed, PackedB, Panels, SendPtr, each_chunk, panel_width, rows_in_place};
-use super::sizes::{ALIASED, NARROW, threads};
+use super::pack::{
+    PackPlan, Packed, PackedB, Panels, SendPtr, each_chunk, panel_width, rows_in_place,
+};
+use super::sizes::{ALIASED, NARROW, count_threads};
 #[cfg(target_arch = "x86_64")]
 use super::tables::PAIRS_OF_BYTES;
 use super::tables::tiles_of_shorts;
@@ -41,22 +43,22 @@ use sardonyx_simd::chunks::rows;
 use sardonyx_simd::{Ended, Exec, Isa};
 use sardonyx_simd::{Level, Loop, check_isa, dispatch};
 
-/// What the words of panels hold.
+/// Content of the words of panels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Words {
     /// Two steps as integers of 16 bits.
     Pairs,
-    /// Two steps as integers of 16 bits in A, and as bytes with sign in B, which tiles widen.
+    /// Two steps as integers of 16 bits in A, and as signed bytes in B, which tiles widen.
     PairsOfBytes,
-    /// Four steps as bytes: of A with sign if [`LEFT_HAS_SIGN`], of B with sign.
+    /// Four steps as bytes, in A signed if [`LEFT_HAS_SIGN`], in B signed.
     Quads,
 }
 
-/// Whether the instruction that multiplies four bytes takes a sign for those of A.
+/// Whether the instruction that multiplies four bytes takes those of A as signed.
 const LEFT_HAS_SIGN: bool = cfg!(target_arch = "aarch64");
 
 impl Words {
-    /// Returns the form with the most steps per instruction, of which packed constants take the
+    /// Returns the form with the most steps per instruction, in which packed constants take the
     /// least memory.
     fn best(isa: Isa) -> Words {
         let all = [Words::Quads, Words::PairsOfBytes];
@@ -87,7 +89,7 @@ impl Words {
         }
     }
 
-    /// Steps of k in a word.
+    /// Returns the number of steps of k in a word.
     fn steps(self) -> usize {
         match self {
             Words::Pairs | Words::PairsOfBytes => 2,
@@ -95,7 +97,7 @@ impl Words {
         }
     }
 
-    /// How bits of A become what is multiplied.
+    /// Returns the conversion of the bits of A to the integers that are multiplied.
     fn of_left(self, signed: bool) -> Reading {
         match self {
             Words::Pairs | Words::PairsOfBytes => Reading { flip: 0, signed },
@@ -106,7 +108,7 @@ impl Words {
         }
     }
 
-    /// How bits of B become what is multiplied.
+    /// Returns the conversion of the bits of B to the integers that are multiplied.
     fn of_right(self, signed: bool) -> Reading {
         match self {
             Words::Pairs => Reading { flip: 0, signed },
@@ -134,18 +136,18 @@ impl Form for Words {
         }
     }
 
-    /// Integers add up to the same sums in blocks of any length: panels of half the bytes have
-    /// twice the steps.
+    /// Returns the most steps of a k block: twice those of floats if steps are half as large. Sums
+    /// of integers do not depend on it.
     fn most_steps(self) -> usize {
         if self == Words::PairsOfBytes { 2 * KC } else { KC }
     }
 
-    /// A is packed in each product.
+    /// Returns `false`, as A is packed in each product.
     fn waits_for_left(self) -> bool {
         false
     }
 
-    fn converted(self, _isa: Isa, _rows: usize) -> Option<Words> {
+    fn conversion(self, _isa: Isa, _rows: usize) -> Option<Words> {
         None
     }
 
@@ -154,23 +156,24 @@ impl Form for Words {
     }
 }
 
-/// How the bits of an element are read as the integer that is multiplied.
+/// Conversion of the bits of an element to the integer that is multiplied.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
-    /// Bits that are exchanged first: the highest one where elements move by 128.
+    /// Bits that are flipped first: the highest bit if elements move by 128.
     flip: u8,
-    /// Whether what is multiplied has a sign.
+    /// Whether the integer is signed.
     signed: bool,
 }
 
 impl Reading {
+    /// Converts one element.
     #[inline(always)]
     fn value(self, bits: u8) -> i32 {
         let mask = if self.signed { -1 } else { 0xff };
         i32::from((bits ^ self.flip).cast_signed()) & mask
     }
 
-    /// Adds up elements, in vectors of 16 bits as long as these hold the sums.
+    /// Sums elements, in vectors of 16 bits as long as these hold the sums.
     #[inline(always)]
     fn sum(self, bits: &[u8]) -> i32 {
         /// Geometry: integers of 16 bits in a vector of AVX2.
@@ -193,7 +196,7 @@ impl Reading {
         total
     }
 
-    /// The zero point of a row of A or a column of B: what stands for zero, moved as the elements.
+    /// Returns the zero point of a row of A or a column of B, converted like the elements.
     fn zero_point(self, zero_points: &[u8], index: usize) -> i32 {
         self.value(match zero_points {
             [] => 0,
@@ -203,7 +206,7 @@ impl Reading {
     }
 }
 
-/// The elements of a right operand of integers of 8 bits.
+/// Type of the elements of a right operand of integers of 8 bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes {
     words: Words,
@@ -211,14 +214,14 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// The form with which products are fastest.
+    /// Returns the type whose products are fastest on `isa`.
     pub fn new(isa: Isa, signed: bool) -> Bytes {
         Bytes { words: Words::best(isa), signed }
     }
 }
 
 impl Elements for Bytes {
-    /// The sum of each column, as it is multiplied.
+    /// Sum of the converted elements of each column.
     type Beside = Vec<i32>;
 
     fn rows(self, depth: usize) -> usize {
@@ -237,7 +240,7 @@ impl Elements for Bytes {
 /// A matrix of integers of 8 bits.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteMatrix<'a> {
-    /// The bits of the elements.
+    /// Bits of the elements.
     pub bits: MatRef<'a, u8>,
     pub signed: bool,
 }
@@ -250,7 +253,7 @@ pub enum ByteRhs<'a> {
 }
 
 impl ByteRhs<'_> {
-    /// Depth and columns.
+    /// Returns the depth and the number of columns.
     fn size(&self) -> (usize, usize) {
         match self {
             ByteRhs::Plain(b) => (b.bits.rows(), b.bits.cols()),
@@ -258,6 +261,7 @@ impl ByteRhs<'_> {
         }
     }
 
+    /// Returns the content of the words in a product with this operand.
     fn words(&self, isa: Isa) -> Words {
         match self {
             ByteRhs::Plain(_) => Words::best(isa),
@@ -266,8 +270,8 @@ impl ByteRhs<'_> {
     }
 }
 
-/// What is taken off the elements before they are multiplied: the bits of nothing, of one number
-/// for all, or of one for each row of A or column of B. They have the type of the elements.
+/// Numbers that are subtracted from the elements before they are multiplied, as bits of the type of
+/// the elements: none, one for all elements, or one for each row of A or column of B.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ZeroPoints<'a> {
     pub a: &'a [u8],
@@ -281,32 +285,37 @@ impl PackedB<Bytes> {
     ///
     /// If this machine does not have `isa`.
     pub fn from_bytes(isa: Isa, b: ByteMatrix<'_>) -> Result<PackedB<Bytes>, Ended> {
-        PackedB::in_words(isa, Words::best(isa), b)
+        PackedB::pack_words(isa, Words::best(isa), b)
     }
 
-    fn in_words(isa: Isa, words: Words, b: ByteMatrix<'_>) -> Result<PackedB<Bytes>, Ended> {
+    /// Packs `b` in words of this content.
+    fn pack_words(isa: Isa, words: Words, b: ByteMatrix<'_>) -> Result<PackedB<Bytes>, Ended> {
         let elements = Bytes { words, signed: b.signed };
         let side = Side { matrix: b.bits, words, reading: words.of_right(b.signed) };
-        let size = [b.bits.rows(), b.bits.cols()];
-        let w = panel_width(isa);
-        let sums: Vec<AtomicI32> = (0..b.bits.cols()).map(|_| AtomicI32::new(0)).collect();
-        let panels = Packed::by_chunks(
+        let plan = PackPlan {
             isa,
             elements,
-            size,
-            Lasts::ForGood,
+            depth: b.bits.rows(),
+            width: b.bits.cols(),
+            lasts: Lasts::ForGood,
+        };
+        let w = panel_width(isa);
+        let sums: Vec<AtomicI32> = (0..b.bits.cols()).map(|_| AtomicI32::new(0)).collect();
+        let panels = Packed::pack_chunks(
+            plan,
             |_| {},
             |chunk, start, out| {
                 let columns = start..b.bits.cols().min(start + w);
+                let target = Target { out: out.as_mut_ptr().cast(), ks: w, ws: 1 };
                 // SAFETY: `out` has the rows of the chunk.
-                unsafe { side.pack(isa, chunk, columns, out.as_mut_ptr().cast(), (w, 1), &sums) }
+                unsafe { side.pack(isa, chunk, columns, target, &sums) }
             },
         )?;
         Ok(PackedB { panels, beside: sums.into_iter().map(AtomicI32::into_inner).collect() })
     }
 }
 
-/// Bytes of scratch memory that [`gemm_bytes`] takes for these operands.
+/// Returns the bytes of scratch memory that [`gemm_bytes`] takes for these operands.
 pub fn gemm_bytes_scratch(exec: &Exec<'_>, a: &ByteMatrix<'_>, b: &ByteRhs<'_>) -> usize {
     let w = panel_width(exec.isa);
     let rows = a.bits.cols().div_ceil(b.words(exec.isa).steps());
@@ -322,19 +331,20 @@ pub fn gemm_bytes_scratch(exec: &Exec<'_>, a: &ByteMatrix<'_>, b: &ByteRhs<'_>) 
     left.saturating_add(right).saturating_mul(size_of::<i32>())
 }
 
-/// Returns the distance in words between rows of `words` adjacent words: rows that are a multiple
-/// of [`ALIASED`] apart evict each other from the first-level cache.
+/// Returns the stride in words between rows of `words` adjacent words. Rows with a stride that is a
+/// multiple of [`ALIASED`] would evict each other from the first-level cache.
 fn pitch_of(words: usize) -> usize {
     if words.is_multiple_of(ALIASED) { words + 16 } else { words }
 }
 
-/// Whether the words of each row of A are adjacent, as its elements are: packing widens bytes in
-/// order, and tiles read the rows in place. Few rows are not padded so.
+/// Whether the words of each row of A are adjacent, so that tiles read the rows in place. They are
+/// if the elements are, as packing then widens bytes in order, and for few rows, which need no
+/// padding to a panel then.
 fn is_in_place(a: &ByteMatrix<'_>) -> bool {
     a.bits.col_stride() == 1 || a.bits.rows() <= NARROW
 }
 
-/// C = (A - zero points) (B - zero points), of which `c` has all rows, one after the other. Sums
+/// Computes C = (A - zero points) (B - zero points). `c` holds all rows, one after the other. Sums
 /// wrap at 32 bits.
 ///
 /// # Panics
@@ -356,7 +366,7 @@ pub fn gemm_bytes(
 ///
 /// # Panics
 ///
-/// Panics like [`gemm_bytes`], or if the sizes of `factors` or of a part of the epilogue do not
+/// In the cases of [`gemm_bytes`], or if the sizes of `factors` or of a part of the epilogue do not
 /// fit.
 pub fn gemm_bytes_to_floats(
     exec: &Exec<'_>,
@@ -371,17 +381,20 @@ pub fn gemm_bytes_to_floats(
     assert!(factors.len() == 1 || factors.len() == n, "{} factors for {n}", factors.len());
     epilogue.check(m, n, c.len());
     let floats = ToFloats { factors, epilogue: epilogue.raw(n) };
-    // SAFETY: an integer of 32 bits has the size and alignment of a float, and any bits are either.
+    // SAFETY: an integer of 32 bits has the size and alignment of a float, and any bits are a value
+    // of either.
     let sums = unsafe { slice::from_raw_parts_mut(c.as_mut_ptr().cast::<i32>(), c.len()) };
     product(exec, b.words(exec.isa), a, b, zero_points, sums, Some(&floats))
 }
 
-/// Factors and epilogue of sums as floats.
+/// Conversion of sums to floats.
 struct ToFloats<'a> {
+    /// One factor, or one for each column.
     factors: &'a [f32],
     epilogue: TileEpilogue,
 }
 
+/// Computes a product in words of this content, with sums converted to floats if `floats` is given.
 fn product(
     exec: &Exec<'_>,
     words: Words,
@@ -405,7 +418,7 @@ fn product(
         return Ok(());
     }
     let of_left = words.of_left(a.signed);
-    let left = Side { matrix: a.bits.transposed(), words: words.in_full(), reading: of_left };
+    let left = Side { matrix: a.bits.transpose(), words: words.in_full(), reading: of_left };
     left.with_panels(exec, is_in_place(&a), |a, a_sums| {
         let mut multiply = |b: Panels, b_sums: &[i32], of_right: Reading| {
             let product = Product {
@@ -423,24 +436,24 @@ fn product(
                 sweep: Sweep::FromFirst,
             };
             // SAFETY: sizes were checked and are not zero, panels are packed, `c` is borrowed
-            // mutably; the machine multiplies such words.
+            // mutably, and the machine multiplies such words.
             unsafe {
                 match tiles_for(&product, &a) {
                     Some(tiles) => tiles.run(exec.pool)?,
                     None => {
-                        let threads = threads(exec.pool, [m, n, product.k]);
+                        let threads = count_threads(exec.pool, m, n, product.k);
                         product.run_panels(exec.pool, threads, a, b)?;
                     }
                 }
             };
             let zeros = Zeros {
                 depth: k as i32,
-                a: (of_left, zero_points.a, a_sums),
-                b: (of_right, zero_points.b, b_sums),
+                a: ZeroSide { reading: of_left, points: zero_points.a, sums: a_sums },
+                b: ZeroSide { reading: of_right, points: zero_points.b, sums: b_sums },
             };
             match floats {
-                Some(floats) => zeros.take_off_floats(exec, n, c, floats),
-                None => zeros.take_off(exec, n, c),
+                Some(floats) => zeros.subtract_to_floats(exec, n, c, floats),
+                None => zeros.subtract(exec, n, c),
             }
         };
         match b {
@@ -457,7 +470,7 @@ fn product(
     })
 }
 
-/// Returns the same product by matrix tiles, where these are faster.
+/// Converts a product to one by matrix tiles, where these are faster.
 fn tiles_for(product: &Product<'_, Words>, a: &Panels) -> Option<BytesByTiles> {
     let Operand::Panels(b) = product.b else { return None };
     let is_wide = product.m >= bytes::LEAST_ROWS && product.form == Words::Quads && a.ks == 1;
@@ -481,8 +494,9 @@ struct Side<'a> {
 }
 
 impl Side<'_> {
-    /// Lends panels of words, and the sums of their columns. With `in_columns`, the words of each
-    /// column are adjacent; only the narrow operand of a tile can be read so.
+    /// Packs the operand into scratch memory and lends its panels and the sums of its columns to
+    /// `f`. With `in_columns`, the words of each column are adjacent, which only the narrow operand
+    /// of a tile may be.
     fn with_panels<R>(
         &self,
         exec: &Exec<'_>,
@@ -498,7 +512,7 @@ impl Side<'_> {
         with_scratch(len + width, |all| {
             let (words, sums) = all.split_at_mut(len);
             // SAFETY: integers of 32 bits, atomic or not, have the size and alignment of floats,
-            // and any bits are one. Nothing else uses this part of the scratch.
+            // and any bits are a value. No other code uses this part of the scratch memory.
             let sums = unsafe {
                 sums.as_mut_ptr().write_bytes(0, width);
                 slice::from_raw_parts(sums.as_ptr().cast::<AtomicI32>(), width)
@@ -506,17 +520,17 @@ impl Side<'_> {
             let out = SendPtr(words.as_mut_ptr().cast::<u32>());
             each_chunk(exec.pool, rows, 0..panels, w, |panel, chunk: Range<usize>| {
                 let columns = panel * w..width.min((panel + 1) * w);
-                // SAFETY: chunks are disjoint parts of the scratch.
+                // SAFETY: chunks are disjoint parts of the scratch memory.
                 unsafe {
                     let of_panel = if in_columns { w * pitch } else { w * rows };
                     let out = out.get().add(panel * of_panel + chunk.start * ks);
                     if columns.len() < w && !in_columns {
                         out.write_bytes(0, chunk.len() * w);
                     }
-                    self.pack(exec.isa, chunk, columns, out, (ks, ws), sums);
+                    self.pack(exec.isa, chunk, columns, Target { out, ks, ws }, sums);
                 }
             })?;
-            // SAFETY: as above; all threads are done with them.
+            // SAFETY: like above, and all threads are done with them.
             let sums = unsafe { slice::from_raw_parts(sums.as_ptr().cast::<i32>(), width) };
             let ptr = words.as_ptr();
             let width = if in_columns { rows_in_place(exec.isa) } else { w };
@@ -525,20 +539,18 @@ impl Side<'_> {
         })
     }
 
-    /// Writes some rows of words of some columns, at most those of a panel, and adds the columns
-    /// to `sums`, which has one for each column of the matrix.
+    /// Packs some rows of words of some columns, at most those of a panel, and adds the columns to
+    /// `sums`, which has one for each column of the matrix.
     ///
     /// # Safety
     ///
-    /// Word (i, j) of them is written to `out[i * ks + j * ws]`, which must be valid. A pair of
-    /// bytes is half a word.
+    /// The words of the target must be writable.
     unsafe fn pack(
         &self,
         isa: Isa,
         rows: Range<usize>,
         columns: Range<usize>,
-        out: *mut u32,
-        (ks, ws): (usize, usize),
+        target: Target,
         sums: &[AtomicI32],
     ) {
         let per_word = self.words.steps();
@@ -554,9 +566,7 @@ impl Side<'_> {
             depth: self.matrix.rows().min(rows.end * per_word) - first,
             row_stride,
             col_stride,
-            out,
-            ks,
-            ws,
+            target,
             sums: &mut found[..columns.len()],
         };
         Level::new(isa).run_avx2(body);
@@ -569,22 +579,27 @@ impl Side<'_> {
 /// Geometry: columns of the widest panel.
 const MAX_PANEL: usize = panel_width(Isa::Avx512);
 
-/// Words from a part of a matrix of steps by columns. Steps after the last one are zero, whatever
-/// the zero point. Whoever makes it promises that elements and words are valid.
+/// Words to write: word `i` of column `j` is `out[i * ks + j * ws]`. A pair of bytes is half a
+/// word.
+#[derive(Clone, Copy)]
+struct Target {
+    out: *mut u32,
+    ks: usize,
+    ws: usize,
+}
+
+/// Loop that packs words from a part of a matrix of steps by columns. Steps after the last one are
+/// zero, whatever the zero point. The code that makes it must have valid elements and words.
 struct PackWords<'a> {
     words: Words,
     reading: Reading,
     src: *const u8,
-    /// Steps.
+    /// Number of steps.
     depth: usize,
     row_stride: usize,
     col_stride: usize,
-    out: *mut u32,
-    /// From word to word of a column.
-    ks: usize,
-    /// From column to column.
-    ws: usize,
-    /// Of each column.
+    target: Target,
+    /// Sum of each column.
     sums: &'a mut [i32],
 }
 
@@ -593,7 +608,7 @@ impl Loop for PackWords<'_> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        // What is adjacent in memory is read in one go.
+        // Adjacent elements are read in one go.
         match (self.words, self.col_stride, self.row_stride) {
             (Words::Pairs, cs, 1) if self.is_in_order() => self.pairs_in_order(cs),
             (Words::Quads, cs, 1) if self.is_in_order() => self.quads_in_order(cs),
@@ -611,9 +626,9 @@ impl Loop for PackWords<'_> {
 }
 
 impl PackWords<'_> {
-    /// Whether steps that are adjacent in memory stay adjacent, in the order of the processor.
+    /// Whether steps that are adjacent in memory stay adjacent, in the byte order of the processor.
     fn is_in_order(&self) -> bool {
-        self.ks == 1 && cfg!(target_endian = "little")
+        self.target.ks == 1 && cfg!(target_endian = "little")
     }
 
     /// Widens columns of adjacent steps to integers of 16 bits.
@@ -622,8 +637,9 @@ impl PackWords<'_> {
         let steps = self.depth.next_multiple_of(2);
         for (column, sum) in self.sums.iter_mut().enumerate() {
             let src = self.src.wrapping_add(column * col_stride);
-            let out = self.out.wrapping_add(column * self.ws).cast::<i16>();
-            // SAFETY: the maker's promise; a word holds two integers.
+            let out = self.target.out.wrapping_add(column * self.target.ws).cast::<i16>();
+            // SAFETY: `Side::pack` makes the loop with valid elements and words; a word holds two
+            // integers.
             let (src, out) = unsafe {
                 (slice::from_raw_parts(src, self.depth), slice::from_raw_parts_mut(out, steps))
             };
@@ -635,14 +651,15 @@ impl PackWords<'_> {
         }
     }
 
-    /// Copies columns of adjacent steps, with the bits exchanged that move them by 128.
+    /// Copies columns of adjacent steps, with the bits flipped that move them by 128.
     #[inline(always)]
     fn quads_in_order(self, col_stride: usize) {
         let steps = self.depth.next_multiple_of(4);
         for (column, sum) in self.sums.iter_mut().enumerate() {
             let src = self.src.wrapping_add(column * col_stride);
-            let out = self.out.wrapping_add(column * self.ws).cast::<u8>();
-            // SAFETY: the maker's promise; a word holds four bytes.
+            let out = self.target.out.wrapping_add(column * self.target.ws).cast::<u8>();
+            // SAFETY: `Side::pack` makes the loop with valid elements and words; a word holds four
+            // bytes.
             let (src, out) = unsafe {
                 (slice::from_raw_parts(src, self.depth), slice::from_raw_parts_mut(out, steps))
             };
@@ -654,6 +671,7 @@ impl PackWords<'_> {
         }
     }
 
+    /// Packs row by row, for columns that are adjacent.
     #[inline(always)]
     fn by_rows<const STEPS: usize, const BITS: usize>(self, row_stride: usize, col_stride: usize) {
         for row in 0..self.depth.div_ceil(STEPS) {
@@ -661,21 +679,22 @@ impl PackWords<'_> {
             let steps = self.depth - row * STEPS;
             for (column, sum) in self.sums.iter_mut().enumerate() {
                 let src = src.wrapping_add(column * col_stride);
-                // SAFETY: the maker's promise.
+                // SAFETY: `Side::pack` makes the loop with valid elements and words.
                 unsafe {
                     let (word, of_word) = if steps >= STEPS {
                         word::<STEPS, BITS>(self.reading, src, row_stride, STEPS)
                     } else {
                         word::<STEPS, BITS>(self.reading, src, row_stride, steps)
                     };
-                    let index = row * self.ks + column * self.ws;
-                    store_word::<STEPS, BITS>(self.out, index, word);
+                    let index = row * self.target.ks + column * self.target.ws;
+                    store_word::<STEPS, BITS>(self.target.out, index, word);
                     *sum = sum.wrapping_add(of_word);
                 }
             }
         }
     }
 
+    /// Packs column by column.
     #[inline(always)]
     fn by_columns<const STEPS: usize, const BITS: usize>(
         self,
@@ -684,21 +703,25 @@ impl PackWords<'_> {
     ) {
         for (column, sum) in self.sums.iter_mut().enumerate() {
             let src = self.src.wrapping_add(column * col_stride);
-            let first = column * self.ws;
+            let first = column * self.target.ws;
             let whole = self.depth / STEPS;
-            // SAFETY: the maker's promise.
+            // SAFETY: `Side::pack` makes the loop with valid elements and words.
             unsafe {
                 for row in 0..whole {
                     let src = src.wrapping_add(row * STEPS * row_stride);
                     let (word, of_word) = word::<STEPS, BITS>(self.reading, src, row_stride, STEPS);
-                    store_word::<STEPS, BITS>(self.out, first + row * self.ks, word);
+                    store_word::<STEPS, BITS>(self.target.out, first + row * self.target.ks, word);
                     *sum = sum.wrapping_add(of_word);
                 }
                 if whole * STEPS < self.depth {
                     let src = src.wrapping_add(whole * STEPS * row_stride);
                     let steps = self.depth - whole * STEPS;
                     let (word, of_word) = word::<STEPS, BITS>(self.reading, src, row_stride, steps);
-                    store_word::<STEPS, BITS>(self.out, first + whole * self.ks, word);
+                    store_word::<STEPS, BITS>(
+                        self.target.out,
+                        first + whole * self.target.ks,
+                        word,
+                    );
                     *sum = sum.wrapping_add(of_word);
                 }
             }
@@ -706,7 +729,7 @@ impl PackWords<'_> {
     }
 }
 
-/// Writes word number `index`, which has 16 bits or 32.
+/// Writes word `index`, which has 16 bits or 32.
 ///
 /// # Safety
 ///
@@ -717,7 +740,7 @@ unsafe fn store_word<const STEPS: usize, const BITS: usize>(
     index: usize,
     word: u32,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has the word writable.
     unsafe {
         if STEPS * BITS == 16 {
             out.cast::<u16>().wrapping_add(index).write(word as u16);
@@ -727,7 +750,8 @@ unsafe fn store_word<const STEPS: usize, const BITS: usize>(
     }
 }
 
-/// A word of `STEPS` steps of `BITS` bits, of which `steps` are there, and their sum.
+/// Reads a word of `STEPS` steps of `BITS` bits, the first `steps` of which exist, and returns it
+/// with their sum.
 ///
 /// # Safety
 ///
@@ -742,7 +766,7 @@ unsafe fn word<const STEPS: usize, const BITS: usize>(
     let mask = u32::MAX >> (32 - BITS);
     let (mut word, mut sum) = (0, 0);
     for step in 0..steps {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the steps readable.
         let value = reading.value(unsafe { *src.wrapping_add(step * row_stride) });
         word |= (value.cast_unsigned() & mask) << (BITS * step);
         sum += value;
@@ -750,21 +774,34 @@ unsafe fn word<const STEPS: usize, const BITS: usize>(
     (word, sum)
 }
 
-/// What zero points have added to sums of products.
+/// Elements of one operand as zero points change their sums.
+#[derive(Clone, Copy)]
+struct ZeroSide<'a> {
+    reading: Reading,
+    points: &'a [u8],
+    /// Sums of the rows of A, or of the columns of B.
+    sums: &'a [i32],
+}
+
+impl ZeroSide<'_> {
+    /// Whether a zero point differs from zero.
+    fn has_zero_points(&self) -> bool {
+        (0..self.points.len().max(1)).any(|index| self.reading.zero_point(self.points, index) != 0)
+    }
+}
+
+/// Contribution of zero points to sums of products.
 struct Zeros<'a> {
+    /// Number of steps.
     depth: i32,
-    /// How elements are read, their zero points, and the sums of rows of A and columns of B.
-    a: (Reading, &'a [u8], &'a [i32]),
-    b: (Reading, &'a [u8], &'a [i32]),
+    a: ZeroSide<'a>,
+    b: ZeroSide<'a>,
 }
 
 impl Zeros<'_> {
-    /// Takes it off all rows of C, of `n` columns.
-    fn take_off(&self, exec: &Exec<'_>, n: usize, c: &mut [i32]) -> Result<(), Ended> {
-        let has = |(reading, points, _): (Reading, &[u8], &[i32])| {
-            (0..points.len().max(1)).any(|index| reading.zero_point(points, index) != 0)
-        };
-        if !has(self.a) && !has(self.b) {
+    /// Subtracts the contribution from all rows of C, of `n` columns.
+    fn subtract(&self, exec: &Exec<'_>, n: usize, c: &mut [i32]) -> Result<(), Ended> {
+        if !self.a.has_zero_points() && !self.b.has_zero_points() {
             return Ok(());
         }
         let level = Level::new(exec.isa);
@@ -775,8 +812,9 @@ impl Zeros<'_> {
 }
 
 impl Zeros<'_> {
-    /// Takes it off all rows of C, of `n` columns, and makes floats of the sums in their place.
-    fn take_off_floats(
+    /// Subtracts the contribution from all rows of C, of `n` columns, and converts the sums to
+    /// floats in place.
+    fn subtract_to_floats(
         &self,
         exec: &Exec<'_>,
         n: usize,
@@ -799,7 +837,7 @@ impl Zeros<'_> {
                 unsafe { dispatch(isa, body) };
                 if epilogue.activation.is_function() {
                     let body = ApplyFunction { epilogue, out, rows: 1, cols: n, ldc: n };
-                    // SAFETY: as above.
+                    // SAFETY: the machine has `isa`, and the epilogue was checked for these rows.
                     unsafe { dispatch(isa, body) };
                 }
             }
@@ -807,7 +845,7 @@ impl Zeros<'_> {
     }
 }
 
-/// Makes floats of a row of integers, in their place.
+/// Loop that converts a row of integers to floats in place.
 struct Convert<'a> {
     factors: &'a [f32],
     c: &'a mut [i32],
@@ -830,7 +868,7 @@ impl Loop for Convert<'_> {
     }
 }
 
-/// Some rows from which [`Zeros`] are taken off.
+/// Loop that subtracts [`Zeros`] from some rows.
 struct TakeOff<'a> {
     zeros: &'a Zeros<'a>,
     first: usize,
@@ -843,11 +881,12 @@ impl Loop for TakeOff<'_> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Zeros { depth, a: (of_left, a_points, a_sums), b: (of_right, b_points, b_sums) } =
-            *self.zeros;
+        let Zeros { depth, a, b } = *self.zeros;
+        let ZeroSide { reading: of_left, points: a_points, sums: a_sums } = a;
+        let ZeroSide { reading: of_right, points: b_points, sums: b_sums } = b;
         for (row, c) in (self.first..).zip(self.c.chunks_exact_mut(self.n)) {
             let z = of_left.zero_point(a_points, row);
-            // What one unit of a zero point of B has added.
+            // Contribution of one unit of a zero point of B.
             let unit = a_sums[row].wrapping_sub(depth.wrapping_mul(z));
             if b_points.len() > 1 {
                 for ((c, b_sum), y) in c.iter_mut().zip(b_sums).zip(b_points) {

@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 
-/// A matrix anywhere in memory: element (i, j) is `data[i * row_stride + j * col_stride]`.
+/// A view of a matrix in memory: element (i, j) is `data[i * row_stride + j * col_stride]`.
 ///
-/// Transposed, sliced and broadcast (stride 0) matrices are views too.
+/// Transposed, sliced and broadcast (stride 0) matrices are views, too.
 #[derive(Clone, Copy, Debug)]
 pub struct MatRef<'a, T = f32> {
     ptr: *const T,
@@ -15,12 +15,14 @@ pub struct MatRef<'a, T = f32> {
     data: PhantomData<&'a [T]>,
 }
 
-// SAFETY: a shared borrow in all but name.
+// SAFETY: a `MatRef` is a shared borrow of a slice.
 unsafe impl<T: Sync> Send for MatRef<'_, T> {}
-// SAFETY: as above.
+// SAFETY: a `MatRef` is a shared borrow of a slice.
 unsafe impl<T: Sync> Sync for MatRef<'_, T> {}
 
 impl<'a, T> MatRef<'a, T> {
+    /// Views `data` as a matrix with these strides, in elements.
+    ///
     /// # Panics
     ///
     /// If an element of the matrix is outside `data`.
@@ -40,7 +42,7 @@ impl<'a, T> MatRef<'a, T> {
         MatRef { ptr: data.as_ptr(), rows, cols, row_stride, col_stride, data: PhantomData }
     }
 
-    /// Rows one after the other.
+    /// Views `data` as a matrix whose rows follow each other.
     ///
     /// # Panics
     ///
@@ -49,7 +51,7 @@ impl<'a, T> MatRef<'a, T> {
         MatRef::new(data, rows, cols, cols, 1)
     }
 
-    /// Columns one after the other.
+    /// Views `data` as a matrix whose columns follow each other.
     ///
     /// # Panics
     ///
@@ -58,8 +60,8 @@ impl<'a, T> MatRef<'a, T> {
         MatRef::new(data, rows, cols, 1, rows)
     }
 
-    /// The same elements with rows and columns exchanged.
-    pub fn transposed(self) -> Self {
+    /// Returns a view with rows and columns exchanged.
+    pub fn transpose(self) -> Self {
         MatRef {
             rows: self.cols,
             cols: self.rows,
@@ -69,7 +71,7 @@ impl<'a, T> MatRef<'a, T> {
         }
     }
 
-    /// Returns some of the rows.
+    /// Returns a view of some of the rows.
     ///
     /// # Panics
     ///
@@ -97,13 +99,13 @@ impl<'a, T> MatRef<'a, T> {
         self.col_stride
     }
 
-    /// Returns the place of element (`row`, `col`), which need not exist.
+    /// Returns the address of element (`row`, `col`), which need not exist.
     #[inline(always)]
     pub(crate) fn at(&self, row: usize, col: usize) -> *const T {
         self.ptr.wrapping_add(row * self.row_stride + col * self.col_stride)
     }
 
-    /// Returns a row, if its elements are adjacent.
+    /// Returns a row as a slice if its elements are adjacent.
     ///
     /// # Panics
     ///
@@ -122,7 +124,7 @@ impl<'a, T> MatRef<'a, T> {
         self.ptr
     }
 
-    /// Without the check of the size.
+    /// Makes a view without checking the size.
     ///
     /// # Safety
     ///
@@ -140,11 +142,11 @@ impl<'a, T> MatRef<'a, T> {
 }
 
 impl<T: Copy> MatRef<'_, T> {
-    /// Element (`row`, `col`).
+    /// Returns element (`row`, `col`).
     ///
     /// # Panics
     ///
-    /// If it is outside the matrix.
+    /// If the element is outside the matrix.
     #[inline]
     pub fn get(&self, row: usize, col: usize) -> T {
         assert!(row < self.rows && col < self.cols);
@@ -153,7 +155,7 @@ impl<T: Copy> MatRef<'_, T> {
     }
 }
 
-/// How many elements a slice must have to hold a strided matrix; `None` when that overflows.
+/// Returns the number of elements that a slice needs to hold a strided matrix; `None` on overflow.
 pub(crate) fn strided_len(
     rows: usize,
     cols: usize,

@@ -1,12 +1,12 @@
-//! Packed operands: the one memory form the microkernel reads.
+//! Packed operands, the memory form that the microkernel reads.
 //!
 //! A *panel* holds `W` neighbouring columns of B (or rows of A) for all of k: `k` steps of `W`
-//! floats, the last panel padded with zeros. `W` is two vectors ([`panel_width`]). A and B have the
-//! same form, and the microkernel may use either side of a panel: whole vectors of it (wide) or
-//! some of its lanes, broadcast (narrow). So a constant is packed once for products of any shape,
-//! and which operand is vectorised is decided per call. Panels of B may hold elements of 16 bits
-//! instead (see [`Storage`]), or bytes (see [`Bytes`](super::integer::Bytes)); these are always the
-//! wide side. [`Elements`] says what panels hold.
+//! floats, the last panel padded with zeros. `W` is two vectors ([`panel_width`]). A and B have one
+//! form, and the microkernel may use either side of a panel: whole vectors of it (wide) or some of
+//! its lanes, broadcast (narrow). So a constant is packed once for products of any shape, and each
+//! call decides which operand to vectorize. Panels of B may hold elements of 16 bits instead (see
+//! [`Storage`]), or bytes (see [`Bytes`](super::integer::Bytes)), which are always the wide side.
+//! Implementations of [`Elements`] describe these types.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,20 +20,21 @@ use sardonyx_simd::{Exec, Isa, Operation, Pool, Work};
 
 /// A matrix of `depth` steps (k) by `width` columns that can write itself into panels.
 ///
-/// Besides matrices in memory this is for *virtual* ones, whose elements are found while packing:
-/// the patches of a convolution, quantised blocks, gathered rows.
+/// Besides matrices in memory, these are *virtual* matrices whose elements are found while packing:
+/// the patches of a convolution, quantized blocks, gathered rows.
 pub trait PackSource: Sync {
     fn depth(&self) -> usize;
     fn width(&self) -> usize;
     /// Writes steps `depth` of the columns from `start` on to `out`: `depth.len()` rows of `W`
-    /// columns, where `W` is `out.len() / depth.len()`; columns beyond the width become zero.
+    /// columns, where `W` is `out.len() / depth.len()`. Columns beyond the width become zero.
     /// `start` is a multiple of `W`.
     fn pack(&self, isa: Isa, depth: Range<usize>, start: usize, out: &mut [f32]);
-    /// Says that packing once and for all comes to these columns, and has read those before them.
-    /// If it begins anew, it says so by coming to the first again.
+    /// Notifies the source that packing of a constant reads these columns next and is done with
+    /// earlier ones. A second pass begins with the first columns again.
     fn next_columns(&self, _columns: Range<usize>) {}
-    /// Packs `panels` panels of the columns from column `start` on, the first rows of two panels
-    /// `stride` floats apart in `out`. For sources that do better than panel by panel.
+    /// Packs `panels` panels of the columns from column `start` on. The first rows of adjacent
+    /// panels are `stride` floats apart in `out`. Sources override it that can do better than panel
+    /// by panel.
     fn pack_panels(
         &self,
         isa: Isa,
@@ -51,7 +52,7 @@ pub trait PackSource: Sync {
     }
 }
 
-/// Panel width of packed operands: two vectors.
+/// Returns the number of columns in a packed panel: two vectors.
 pub(crate) const fn panel_width(isa: Isa) -> usize {
     2 * isa.lanes()
 }
@@ -67,7 +68,7 @@ pub(crate) const fn rows_in_place(isa: Isa) -> usize {
     }
 }
 
-/// A left operand packed once. The form does not depend on the right operand.
+/// A left operand, packed once. Its form does not depend on the right operand.
 #[derive(Debug)]
 pub struct PackedA {
     pub(crate) panels: Packed,
@@ -80,7 +81,7 @@ impl PackedA {
     ///
     /// If this machine does not have `isa`.
     pub fn new(isa: Isa, a: MatRef<'_>) -> Result<PackedA, Ended> {
-        Ok(PackedA { panels: Packed::new(isa, &a.transposed())? })
+        Ok(PackedA { panels: Packed::new(isa, &a.transpose())? })
     }
 
     pub fn rows(&self) -> usize {
@@ -95,13 +96,13 @@ impl PackedA {
         self.panels.isa
     }
 
-    /// Memory held.
+    /// Returns the bytes of memory held.
     pub fn bytes(&self) -> usize {
         self.panels.data.len() * size_of::<f32>()
     }
 }
 
-/// A right operand packed once. The form does not depend on the left operand.
+/// A right operand, packed once. Its form does not depend on the left operand.
 #[derive(Debug)]
 pub struct PackedB<E: Elements = Storage> {
     pub(crate) panels: Packed<E>,
@@ -118,46 +119,41 @@ impl PackedB {
         Ok(PackedB { panels: Packed::new(isa, &b)?, beside: ManyRows::Widened })
     }
 
-    /// Packs `b` (k x n) for one run into scratch memory of this thread, so that the next run
-    /// allocates nothing, or for many runs.
+    /// Packs `b` (k x n) for many runs, or for one run into scratch memory of this thread, so that
+    /// the next run allocates nothing.
     ///
     /// # Panics
     ///
     /// If this machine does not have `isa`.
     pub(crate) fn from_matrix(isa: Isa, b: MatRef<'_>, lasts: Lasts) -> Result<PackedB, Ended> {
-        let size = [b.rows(), b.cols()];
-        let panels = Packed::by_chunks(
-            isa,
-            Storage::F32,
-            size,
-            lasts,
-            |_| {},
-            |steps, start, out| b.pack(isa, steps, start, out),
-        )?;
+        let (depth, width) = (b.rows(), b.cols());
+        let plan = PackPlan { isa, elements: Storage::F32, depth, width, lasts };
+        let panels =
+            Packed::pack_chunks(plan, |_| {}, |steps, start, out| b.pack(isa, steps, start, out))?;
         Ok(PackedB { panels, beside: ManyRows::Widened })
     }
 
-    /// Packs `b` (k x n) in the type that it has, or in 16 bits if that changes no element and
-    /// saves time.
+    /// Packs `b` (k x n) in its own type, or in 16 bits if that changes no element and saves time.
     ///
     /// # Panics
     ///
     /// If this machine does not have `isa`.
     pub fn from_le(isa: Isa, b: &LeMatrix<'_>) -> Result<PackedB, Ended> {
         let panels = match b.storage() {
-            Storage::F32 => match Packed::losslessly(isa, b)? {
+            Storage::F32 => match Packed::pack_losslessly(isa, b)? {
                 Some(halves) => halves,
                 None => Packed::new(isa, b)?,
             },
-            storage => Packed::in_halves(isa, b, storage)?.0,
+            storage => Packed::pack_halves(isa, b, storage)?.0,
         };
         Ok(PackedB { panels, beside: ManyRows::Widened })
     }
 
-    /// Packs `b` (k x n) in 16 bits, floats rounded to the nearest half, or to bfloat16 where
-    /// halves do not reach. Products of many rows round both operands to bfloat16 where the machine
-    /// multiplies these faster. Sums are floats. Halves stay what they are in all products, and
-    /// so do floats where widening takes longer than reading (`Portable`).
+    /// Packs `b` (k x n) in 16 bits: floats are rounded to the nearest f16, or to bfloat16 if some
+    /// are outside of the range of f16. Products of many rows round both operands to bfloat16 where
+    /// the machine multiplies these faster. Sums are floats. Elements that are f16 are not rounded
+    /// in any product, and neither are floats where widening takes longer than reading
+    /// (`Portable`).
     ///
     /// # Panics
     ///
@@ -167,26 +163,26 @@ impl PackedB {
             return PackedB::from_le(isa, b);
         }
         let panels = match b.storage() {
-            Storage::F32 => Packed::rounded(isa, b)?,
-            storage => Packed::in_halves(isa, b, storage)?.0,
+            Storage::F32 => Packed::pack_rounded(isa, b)?,
+            storage => Packed::pack_halves(isa, b, storage)?.0,
         };
         Ok(PackedB { panels, beside: ManyRows::fastest(isa) })
     }
 
-    /// The type of the elements in memory.
+    /// Returns the type of the elements in memory.
     pub fn storage(&self) -> Storage {
         self.panels.elements
     }
 
-    /// What products of many rows do with it.
+    /// Returns the treatment of this operand in products of many rows.
     pub fn many_rows(&self) -> ManyRows {
         self.beside
     }
 }
 
 impl<E: Elements> PackedB<E> {
-    /// Memory that a packed matrix of `depth` rows and `cols` columns takes; `None` when that
-    /// overflows.
+    /// Returns the bytes of memory that a packed matrix of `depth` rows and `cols` columns takes;
+    /// `None` on overflow.
     pub fn bytes_of(isa: Isa, elements: E, depth: usize, cols: usize) -> Option<usize> {
         let panels = Packed::words(isa, elements, depth, cols)?.checked_mul(size_of::<f32>())?;
         panels.checked_add(elements.bytes_beside(cols))
@@ -204,16 +200,16 @@ impl<E: Elements> PackedB<E> {
         self.panels.isa
     }
 
-    /// Memory held.
+    /// Returns the bytes of memory held.
     pub fn bytes(&self) -> usize {
         let beside = self.panels.elements.bytes_beside(self.cols());
         self.panels.data.len() * size_of::<f32>() + beside
     }
 }
 
-/// Matrix of `depth` steps by `width` columns that is to be packed.
+/// Matrix of `depth` steps by `width` columns to pack.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Whole<E> {
+pub(super) struct PackPlan<E> {
     pub(super) isa: Isa,
     pub(super) elements: E,
     pub(super) depth: usize,
@@ -233,24 +229,26 @@ pub(crate) struct Packed<E: Elements = Storage> {
 
 impl Packed {
     pub(crate) fn new(isa: Isa, source: &dyn PackSource) -> Result<Packed, Ended> {
-        Packed::of_source(isa, Storage::F32, source, |steps, start, out| {
+        Packed::from_source(isa, Storage::F32, source, |steps, start, out| {
             source.pack(isa, steps, start, out);
         })
     }
 
-    /// As [`Packed::by_chunks`], with the size of a source that is told which columns come next.
-    pub(super) fn of_source(
+    /// Packs a source like [`Packed::pack_chunks`], for many runs, and notifies it of the columns
+    /// that come next.
+    pub(super) fn from_source(
         isa: Isa,
         storage: Storage,
         source: &dyn PackSource,
         fill: impl Fn(Range<usize>, usize, &mut [f32]) + Sync,
     ) -> Result<Packed, Ended> {
         let next_columns = |columns| source.next_columns(columns);
-        let size = [source.depth(), source.width()];
-        Packed::by_chunks(isa, storage, size, Lasts::ForGood, next_columns, fill)
+        let (depth, width) = (source.depth(), source.width());
+        let plan = PackPlan { isa, elements: storage, depth, width, lasts: Lasts::ForGood };
+        Packed::pack_chunks(plan, next_columns, fill)
     }
 
-    /// Panels in 16 bits, two steps of k as one.
+    /// Returns panels in 16 bits with two steps of k as one.
     pub(super) fn view_of_pairs(&self) -> Panels {
         let view = self.view();
         Panels { ks: 2 * view.ks, ..view }
@@ -258,20 +256,17 @@ impl Packed {
 }
 
 impl<E: Elements> Packed<E> {
-    /// Words of memory that all panels take; `None` when that overflows.
+    /// Returns the words of memory that all panels take; `None` on overflow.
     pub(crate) fn words(isa: Isa, elements: E, depth: usize, width: usize) -> Option<usize> {
         let w = panel_width(isa);
         width.div_ceil(w).checked_mul(elements.words(w))?.checked_mul(elements.rows(depth))
     }
 
-    /// All panels of a matrix of `depth` steps by `width` columns, whose chunks `fill(rows, start,
-    /// out)` writes on several threads: some rows of the columns from `start` on. `next_columns` is
-    /// told of columns before they are packed.
-    pub(super) fn by_chunks(
-        isa: Isa,
-        elements: E,
-        size: [usize; 2],
-        lasts: Lasts,
+    /// Packs all panels of a matrix. Several threads call `fill(rows, start, out)` to write chunks:
+    /// some rows of the panel of columns from `start` on. `next_columns` is called with columns
+    /// before they are packed.
+    pub(super) fn pack_chunks(
+        plan: PackPlan<E>,
         next_columns: impl Fn(Range<usize>),
         fill: impl Fn(Range<usize>, usize, &mut [f32]) + Sync,
     ) -> Result<Packed<E>, Ended> {
@@ -279,29 +274,27 @@ impl<E: Elements> Packed<E> {
             fill(rows, start, out);
             true
         };
-        let [depth, width] = size;
-        let whole = Whole { isa, elements, depth, width, lasts };
-        let packed = Packed::by_chunks_that_fit(whole, next_columns, fill)?;
+        let packed = Packed::try_pack_chunks(plan, next_columns, fill)?;
         Ok(packed.expect("every chunk fits"))
     }
 
-    /// Packs chunks like [`Packed::by_chunks`] as long as they fit: `None` if `fill` returned
-    /// `false` for one of them. No chunk is begun after that.
-    pub(super) fn by_chunks_that_fit(
-        whole: Whole<E>,
+    /// Packs chunks like [`Packed::pack_chunks`] as long as `fill` returns `true`. Returns `None`,
+    /// and begins no further chunk, once it has returned `false`.
+    pub(super) fn try_pack_chunks(
+        plan: PackPlan<E>,
         next_columns: impl Fn(Range<usize>),
         fill: impl Fn(Range<usize>, usize, &mut [f32]) -> bool + Sync,
     ) -> Result<Option<Packed<E>>, Ended> {
-        let Whole { isa, elements, depth, width, lasts } = whole;
+        let PackPlan { isa, elements, depth, width, lasts } = plan;
         check_isa(isa);
         let w = panel_width(isa);
         let (panels, row, rows) = (width.div_ceil(w), elements.words(w), elements.rows(depth));
         let len = Packed::words(isa, elements, depth, width).expect("packed size overflows");
-        // SAFETY: the chunks below are all of it, unless it is dropped unread.
-        let mut data = unsafe { PackedBuf::unwritten(len, lasts) };
+        // SAFETY: the chunks below fill all of it, unless it is dropped unread.
+        let mut data = unsafe { PackedBuf::new_uninit(len, lasts) };
         let out = SendPtr(data.as_mut_ptr());
         let fits = AtomicBool::new(true);
-        // Nothing may be a matrix of very many columns.
+        // The product of depth and width may be zero although the matrix has very many columns.
         let piece = match len {
             0 => panels.max(1),
             _ => (PIECE / (rows * w)).max(1),
@@ -314,7 +307,7 @@ impl<E: Elements> Packed<E> {
                 if !fits.load(Relaxed) {
                     return;
                 }
-                // SAFETY: chunks are disjoint parts of `data`; each is cleared before it is lent,
+                // SAFETY: chunks are disjoint parts of `data`. Each is cleared before it is lent,
                 // while it stays in a cache.
                 let out = unsafe {
                     let start = out.get().add((panel * rows + chunk.start) * row);
@@ -332,6 +325,7 @@ impl<E: Elements> Packed<E> {
         Ok(Some(Packed { isa, depth, width, data, elements }))
     }
 
+    /// Returns the addresses of the panels.
     pub(crate) fn view(&self) -> Panels {
         let row = self.elements.words(panel_width(self.isa));
         let stride = self.elements.rows(self.depth) * row;
@@ -339,33 +333,33 @@ impl<E: Elements> Packed<E> {
     }
 }
 
-/// Where panels are: panel `i` starts at `ptr + i * stride` with the first step in question, steps
-/// are `ks` apart and columns `ws`, all counted in floats of memory. In packed panels of floats
-/// `ks` is the panel width and `ws` is 1.
+/// Addresses of panels: panel `i` starts at `ptr + i * stride` with the first step of the view,
+/// steps are `ks` apart and columns `ws`, all in floats of memory. In packed panels of floats `ks`
+/// is the panel width and `ws` is 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Panels {
     pub(crate) ptr: *const f32,
     pub(crate) stride: usize,
     pub(crate) ks: usize,
     pub(crate) ws: usize,
-    /// Columns of a panel.
+    /// Number of columns of a panel.
     pub(crate) width: usize,
 }
 
-// SAFETY: read-only view of memory borrowed for the whole call that made it.
+// SAFETY: a read-only view of memory that is borrowed for the whole call that made it.
 unsafe impl Send for Panels {}
-// SAFETY: as above.
+// SAFETY: a read-only view of memory that is borrowed for the whole call that made it.
 unsafe impl Sync for Panels {}
 
 impl Panels {
-    /// Packed panels of `depth` steps.
-    pub(crate) fn packed(isa: Isa, data: &[f32], depth: usize) -> Panels {
+    /// Views `data` as packed panels of `depth` steps.
+    pub(crate) fn from_packed(isa: Isa, data: &[f32], depth: usize) -> Panels {
         let w = panel_width(isa);
         Panels { ptr: data.as_ptr(), stride: depth * w, ks: w, ws: 1, width: w }
     }
 
     /// Views a matrix of steps by columns in place, in panels of `width` columns. Only the narrow
-    /// operand of a tile can be read so.
+    /// operand of a tile can be read from such panels.
     pub(crate) fn from_matrix(matrix: &MatRef<'_>, width: usize) -> Panels {
         Panels {
             ptr: matrix.as_ptr(),
@@ -376,14 +370,14 @@ impl Panels {
         }
     }
 
-    /// Step `k` of panel `index`.
+    /// Returns the address of step `k` of panel `index`.
     #[inline(always)]
     pub(crate) fn at(&self, index: usize, k: usize) -> *const f32 {
         self.ptr.wrapping_add(index * self.stride + k * self.ks)
     }
 }
 
-/// Work: steps packed by one chunk: an even number.
+/// Work: steps that one chunk packs, an even number.
 const PACK_STEPS: usize = 512;
 /// Work: floats after which a source is notified of the next columns.
 const PIECE: usize = 4 << 20;
@@ -413,7 +407,7 @@ pub(super) fn each_chunk(
     }
 }
 
-/// Packs all of `source` into `out`, sharing the work between the threads of `pool`.
+/// Packs all of `source` into `out` on the threads of `pool`.
 pub(crate) fn pack_all(
     exec: &Exec<'_>,
     source: &dyn PackSource,
@@ -434,7 +428,7 @@ pub(crate) fn pack_all(
     })
 }
 
-/// A pointer that may cross threads; who dereferences it says why that is sound.
+/// A pointer that may cross threads. Code that dereferences it must justify the access.
 #[derive(Debug)]
 pub(crate) struct SendPtr<T = f32>(pub(crate) *mut T);
 
@@ -517,15 +511,15 @@ impl PackSource for MatRef<'_> {
     }
 }
 
-/// Whole panels of a matrix with adjacent columns, row by row: each row of the source is read in
-/// one piece, which spares the TLB and pleases the prefetcher.
+/// Packing of whole panels of a matrix with adjacent columns, row by row: each row of the source is
+/// read in one piece, which saves TLB misses and suits the hardware prefetcher.
 struct PackRows {
     src: *const f32,
     depth: usize,
     panels: usize,
     ks: usize,
     out: *mut f32,
-    /// From panel to panel of `out`.
+    /// Stride from panel to panel of `out`, in floats.
     stride: usize,
 }
 
@@ -550,6 +544,7 @@ impl Body for PackRows {
     }
 }
 
+/// Packing of a part of one panel from a matrix with any strides.
 struct PackMatrix {
     src: *const f32,
     depth: usize,
@@ -590,7 +585,7 @@ impl Body for PackMatrix {
                     }
                     let select = ((1u64 << n) - 1) as u32;
                     if self.ks == 0 && k < self.depth {
-                        // All rows are the same.
+                        // All rows are one row.
                         let v = S::select(zero, select, src, self.ws);
                         while k < self.depth {
                             S::store(out.add(k * 2 * lanes), v);

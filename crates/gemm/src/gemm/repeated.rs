@@ -1,7 +1,7 @@
-//! Products of many left operands with one right operand, as the steps of a sequence take them.
+//! Products of many left operands with one right operand, one for each step of a sequence.
 //!
-//! Orientation, packing and cuts depend on sizes only, so they are decided once. The product of a
-//! small state takes less time than these decisions.
+//! Orientation, packing and cuts depend on sizes only, so they are decided once. These decisions
+//! take longer than the product of a small state.
 
 use super::blocked::{Cut, Operand, Product, Sweep};
 use super::form::PanelForm;
@@ -11,14 +11,14 @@ use super::pack::{Panels, SendPtr, rows_in_place};
 use super::{Epilogue, Lhs, MatRef, PackedB, Rhs, gemm_swept, rounding};
 use sardonyx_simd::{Ended, Exec, Pool};
 
-/// A right operand that left operands of one size are multiplied with.
+/// A right operand for multiplications by many left operands of one size.
 #[derive(Debug)]
 pub struct Repeated<'a> {
     right: Rhs<'a>,
-    /// The operand and the cut of products that the calling thread computes alone, reading the left
-    /// operand in place.
+    /// Operand and cut of products that the calling thread computes alone, reading the left operand
+    /// in place; `None` if products run like any other.
     in_place: Option<(&'a PackedB, Cut)>,
-    /// Rows of a left operand, and the distance of two.
+    /// Number of rows of a left operand, and its row stride in floats.
     left: [usize; 2],
 }
 
@@ -34,7 +34,7 @@ impl<'a> Repeated<'a> {
         let in_place = match right {
             Rhs::Packed(b) if rounding(&Lhs::Plain(left), &right) == ManyRows::Widened => {
                 assert_eq!(b.isa(), exec.isa, "instruction set of the packed B");
-                let a = left.transposed();
+                let a = left.transpose();
                 let product = Repeated::product(exec, b, &a, Sweep::FromFirst);
                 product.cut_in_place(exec.pool).map(|cut| (b, cut))
             }
@@ -43,6 +43,7 @@ impl<'a> Repeated<'a> {
         Repeated { right, in_place, left: [left.rows(), left.row_stride()] }
     }
 
+    /// Describes the product of `a` and `b`, without an output.
     fn product<'p>(exec: &Exec<'_>, b: &PackedB, a: &'p MatRef<'p>, sweep: Sweep) -> Product<'p> {
         Product {
             isa: exec.isa,
@@ -60,12 +61,12 @@ impl<'a> Repeated<'a> {
         }
     }
 
-    /// Computes `c = a right`, where rows of `c` are `ldc` elements apart. The bits are those of
-    /// [`gemm`](super::gemm). Thread counts and caches are those of [`Repeated::new`].
+    /// Computes `c = a right`, where the row stride of `c` is `ldc` elements, with the bits of
+    /// [`gemm`](super::gemm). Threads and caches are those of [`Repeated::new`].
     ///
     /// # Panics
     ///
-    /// If `a` has other sizes or strides than the matrix that [`Repeated::new`] was given, `exec`
+    /// If `a` has other sizes or strides than the matrix passed to [`Repeated::new`], `exec` has
     /// another instruction set, `c` is too short, or rows of it overlap.
     pub fn multiply(
         &self,
@@ -87,7 +88,7 @@ impl<'a> Repeated<'a> {
         let c_len = strided_len(rows, cols, ldc, 1);
         assert!(c_len.is_some_and(|len| len <= c.len()), "{rows} x {cols} in {}", c.len());
         Pool::check_ended()?;
-        let a = a.transposed();
+        let a = a.transpose();
         let product =
             Product { c: SendPtr(c.as_mut_ptr()), ldc, ..Repeated::product(exec, b, &a, sweep) };
         let a = Panels::from_matrix(&a, rows_in_place(exec.isa));

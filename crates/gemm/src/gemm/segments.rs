@@ -2,38 +2,39 @@
 //! numbers at once.
 //!
 //! `G(x) = 1 - G(-x)` for all of them, so that `x G(x) = max(x, 0) - |x| G(-|x|)`. `G(-|x|)` is a
-//! polynomial of degree 5 around each of 31 numbers at one distance, and 0 beyond them, where the
+//! polynomial of degree 5 around each of 31 evenly spaced numbers, and 0 beyond them, where the
 //! function is below 2e-8. Coefficients interpolate at the Chebyshev nodes of a segment. Small
-//! values are thus about as exact in themselves as all the others.
+//! values thus have about the relative precision of large ones.
 
 use std::sync::LazyLock;
 
 use sardonyx_simd::Simd;
 use sardonyx_simd::vecmath::erf_f64;
 
-/// Value: segments of a function and coefficients of each.
+/// Value: number of segments of a function, and of coefficients of each.
 const SEGMENTS: usize = 32;
 const COEFFICIENTS: usize = 6;
-/// The last segment, which has no end.
+/// Index of the last segment, which has no end.
 const LAST: f32 = (SEGMENTS - 1) as f32;
 /// 1.5 * 2^23: adding it rounds to an integer and leaves that integer in the low bits.
 const ROUND: f32 = 12_582_912.0;
-/// Takes the place of 0: exact products with it, which do not show up beside any other number, make
-/// NaN of minus infinity, as a product of infinity and 0 is, and infinity of infinity.
+/// Replacement for 0. Exact products with it vanish beside any other number, but make NaN of minus
+/// infinity, as infinity times 0 is, and infinity of infinity.
 const TINY: f32 = f32::from_bits((127 - 64) << 23);
 
-/// What `x` is multiplied with.
+/// Function with which `x` is multiplied.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Gate {
-    /// The distribution function of the normal distribution.
+    /// Distribution function of the normal distribution.
     Normal,
-    /// Its approximation with tanh.
+    /// Approximation of `Normal` with tanh.
     NormalTanh,
     /// `1 / (1 + exp(-x))`.
     Logistic,
 }
 
 impl Gate {
+    /// Computes the gate in double precision.
     fn at(self, x: f64) -> f64 {
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
         match self {
@@ -46,6 +47,7 @@ impl Gate {
         }
     }
 
+    /// Returns the table of the gate, which is made once.
     fn table(self) -> &'static Table {
         static NORMAL: LazyLock<Table> = LazyLock::new(|| Table::new(Gate::Normal, 5.5));
         static TANH: LazyLock<Table> = LazyLock::new(|| Table::new(Gate::NormalTanh, 5.75));
@@ -58,12 +60,12 @@ impl Gate {
     }
 }
 
-/// `-G(-x)` for positive `x`.
+/// Coefficients of `-G(-x)` for positive `x`.
 struct Table {
-    /// Segments in a unit.
+    /// Number of segments per unit of `x`.
     per_unit: f32,
-    /// By coefficient, constant term first, and by segment: of the distance from the middle of the
-    /// segment, in widths.
+    /// Coefficients of all segments, constant term first. The variable is the distance from the
+    /// middle of the segment, in widths of a segment.
     rows: [[f32; SEGMENTS]; COEFFICIENTS],
 }
 
@@ -72,7 +74,7 @@ impl Table {
         let mut rows = [[0.0; SEGMENTS]; COEFFICIENTS];
         for segment in 0..SEGMENTS - 1 {
             let function = |at: f64| -gate.at(-(segment as f64 + at) / f64::from(per_unit));
-            for (row, coefficient) in rows.iter_mut().zip(interpolated(function)) {
+            for (row, coefficient) in rows.iter_mut().zip(interpolate(function)) {
                 row[segment] = coefficient as f32;
             }
         }
@@ -81,13 +83,13 @@ impl Table {
     }
 }
 
-/// The coefficients of the polynomial that a function agrees with at the Chebyshev nodes of
-/// [-1/2, 1/2].
-fn interpolated(f: impl Fn(f64) -> f64) -> [f64; COEFFICIENTS] {
+/// Returns the coefficients of the polynomial that interpolates a function at the Chebyshev nodes
+/// of [-1/2, 1/2].
+fn interpolate(f: impl Fn(f64) -> f64) -> [f64; COEFFICIENTS] {
     let nodes: [f64; COEFFICIENTS] = std::array::from_fn(|i| {
         0.5 * (std::f64::consts::PI * (2 * i + 1) as f64 / (2 * COEFFICIENTS) as f64).cos()
     });
-    // Newton's divided differences, then the products multiplied out.
+    // Newton's divided differences, then the products expanded.
     let mut differences = nodes.map(f);
     for order in 1..COEFFICIENTS {
         for i in (order..COEFFICIENTS).rev() {
@@ -106,18 +108,18 @@ fn interpolated(f: impl Fn(f64) -> f64) -> [f64; COEFFICIENTS] {
     coefficients
 }
 
-/// Makes of each number `x` the product `x G(scale x)`; the scale is not negative.
+/// Replaces each number `x` by the product `x G(scale x)`. The scale is not negative.
 ///
 /// # Safety
 ///
-/// As [`Simd`].
+/// The demands of [`Simd`] must hold.
 #[inline(always)]
-pub(super) unsafe fn on<S: Simd>(gate: Gate, scale: f32, numbers: &mut [f32]) {
+pub(super) unsafe fn apply_to_slice<S: Simd>(gate: Gate, scale: f32, numbers: &mut [f32]) {
     let Table { per_unit, rows } = gate.table();
     let per_unit = per_unit * scale;
     let (len, start) = (numbers.len(), numbers.as_mut_ptr());
     let whole = len / S::LANES * S::LANES;
-    // SAFETY: the caller's promise; lanes beyond the end are masked.
+    // SAFETY: the caller runs on a machine with `S`; lanes beyond the end are masked.
     unsafe {
         let mut loaded = [S::load_32(rows[0].as_ptr()); COEFFICIENTS];
         for (to, row) in loaded.iter_mut().zip(rows) {
@@ -125,21 +127,24 @@ pub(super) unsafe fn on<S: Simd>(gate: Gate, scale: f32, numbers: &mut [f32]) {
         }
         for at in (0..whole).step_by(S::LANES) {
             let p = start.add(at);
-            S::store(p, of::<S>(&loaded, per_unit, S::load(p)));
+            S::store(p, apply_gate::<S>(&loaded, per_unit, S::load(p)));
         }
         if whole < len {
             let (p, mask) = (start.add(whole), S::first(len - whole));
-            S::store_m(p, mask, of::<S>(&loaded, per_unit, S::load_m(p, mask)));
+            S::store_m(p, mask, apply_gate::<S>(&loaded, per_unit, S::load_m(p, mask)));
         }
     }
 }
 
+/// Computes `x G(x)` for a vector from tables in registers, with `per_unit` segments per unit of
+/// `x`.
+///
 /// # Safety
 ///
-/// As [`Simd`].
+/// The demands of [`Simd`] must hold.
 #[inline(always)]
-unsafe fn of<S: Simd>(rows: &[S::Of32; COEFFICIENTS], per_unit: f32, x: S::V) -> S::V {
-    // SAFETY: the caller's promise.
+unsafe fn apply_gate<S: Simd>(rows: &[S::Of32; COEFFICIENTS], per_unit: f32, x: S::V) -> S::V {
+    // SAFETY: the caller runs on a machine with `S`.
     unsafe {
         let (size, round) = (S::abs(x), S::splat(ROUND));
         let at = S::min(S::splat(LAST), S::mul(size, S::splat(per_unit)));
@@ -165,7 +170,7 @@ mod tests {
         #[inline(always)]
         unsafe fn run<S: Simd>(self) {
             // SAFETY: dispatched for this instruction set.
-            unsafe { on::<S>(self.0, self.1, self.2) }
+            unsafe { apply_to_slice::<S>(self.0, self.1, self.2) }
         }
     }
 

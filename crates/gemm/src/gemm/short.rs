@@ -1,9 +1,9 @@
-//! Products that read both operands where they lie: with a short inner axis, of few rows or small.
+//! Products that read both operands in place: with a short inner axis, of few rows or small.
 //!
 //! Packing costs about as much as some ten rows of a product. Here a tile reads whole vectors of
-//! rows of B in place, with masks at the end of a row. Rows of C are written one group after the
-//! other, so that a large C is written in order. Sums are the one chain that a block of k has
-//! anywhere, so results have the bits of the packed product.
+//! rows of B in place, with masks at the end of a row. Groups of rows of C are written in order, so
+//! that a large C is written front to back. A sum is one chain over k, as in a block of a packed
+//! product, so that results have the same bits.
 
 use std::ops::Range;
 
@@ -14,25 +14,25 @@ use super::pack::SendPtr;
 use super::tile::{TileEnd, finish_shared};
 use sardonyx_simd::{Body, Ended, Isa, Pool, Simd, dispatch, split_even};
 
-/// Choice: steps of an inner axis that is short.
+/// Choice: steps of an inner axis that count as short.
 const SHORT: usize = 16;
-/// Choice: rows of A, each of which would read a packed B once.
+/// Choice: rows of A up to which packing B does not pay, as each row would read it once.
 const FEW_ROWS: usize = 16;
 /// Choice: multiply-adds of a small product, which takes no longer than the calls around packing.
 const SMALL: usize = 1 << 15;
 /// Geometry: most rows of a tile: sums of two vectors fill 12 of 16 registers.
 const ROWS: usize = 6;
-/// Work: parts for each thread.
+/// Work: number of parts per thread.
 const PARTS_PER_THREAD: usize = 4;
 /// Work: fewest columns of a part.
 const LEAST_COLUMNS: usize = 64;
 
-/// A product of matrices in memory, sizes checked.
+/// A product of matrices in memory with checked sizes.
 pub(super) struct Short<'a> {
     pub(super) isa: Isa,
-    /// m x k.
+    /// Left operand, m x k.
     pub(super) a: MatRef<'a>,
-    /// k x n, rows of adjacent elements.
+    /// Right operand, k x n, rows of adjacent elements.
     pub(super) b: MatRef<'a>,
     pub(super) c: SendPtr,
     pub(super) ldc: usize,
@@ -40,7 +40,7 @@ pub(super) struct Short<'a> {
 }
 
 impl Short<'_> {
-    /// Whether a product of `m` x `k` with `b` takes less time so.
+    /// Whether a product of `m` rows with `b` takes less time in place than packed.
     pub(super) fn suits(m: usize, b: &MatRef<'_>) -> bool {
         let (k, n) = (b.rows(), b.cols());
         let is_small = m.saturating_mul(n).saturating_mul(k) <= SMALL;
@@ -65,8 +65,8 @@ impl Short<'_> {
             let blocks = split_even(blocks, col_parts, part / row_parts);
             let rows = groups.start * ROWS..m.min(groups.end * ROWS);
             let cols = blocks.start * LEAST_COLUMNS..n.min(blocks.end * LEAST_COLUMNS);
-            // SAFETY: the caller's promise; the machine has `isa`, and the part owns this
-            // rectangle.
+            // SAFETY: the caller upholds the demands of `Product::run`; the machine has `isa`, and
+            // the part owns this rectangle.
             unsafe { dispatch(self.isa, Part { product: self, rows, cols }) };
         })
     }
@@ -120,7 +120,8 @@ impl Body for Part<'_> {
                         },
                     },
                 };
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller upholds the demands of `Short::run`; the tile is inside the
+                // part.
                 unsafe { tile.run::<S>(group.len(), vectors) };
                 col += count;
             }
@@ -128,7 +129,7 @@ impl Body for Part<'_> {
     }
 }
 
-/// A tile whose operands lie where they are.
+/// A tile whose operands are read in place.
 struct InPlace {
     k: usize,
     a: *const f32,
@@ -150,9 +151,9 @@ impl InPlace {
         macro_rules! each {
             ($($rows:literal)*) => {
                 match (rows, vectors) {
-                    // SAFETY: the caller's promise of the demands of `Rows`.
+                    // SAFETY: the caller upholds the demands of `Rows`.
                     $(($rows, 1) => unsafe { S::call(Rows::<$rows, 1>(self)) },
-                    // SAFETY: the caller's promise of the demands of `Rows`.
+                    // SAFETY: the caller upholds the demands of `Rows`.
                     ($rows, _) => unsafe { S::call(Rows::<$rows, 2>(self)) },)*
                     _ => {}
                 }
@@ -172,12 +173,12 @@ impl<const R: usize, const V: usize> Body for Rows<'_, R, V> {
     ///
     /// # Safety
     ///
-    /// `R` rows of A and as many columns of B as the output has must be readable, more than `V - 1`
+    /// `R` rows of A and as many columns of B as the output has must be readable: more than `V - 1`
     /// vectors and at most `V`.
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let t = self.0;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has these rows and columns readable, and the output writable.
         unsafe {
             let mut sums = [[S::splat(0.0); V]; R];
             let (mut a, mut b) = (t.a, t.b);

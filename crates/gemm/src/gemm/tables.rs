@@ -4,7 +4,7 @@ use super::halves::Storage;
 use super::tile::TileTable;
 use sardonyx_simd::Isa;
 
-/// Defines `FLOATS`, `F16`, `BF16` and `SHORTS` of one instruction set, for the row counts listed.
+/// Defines `FLOATS`, `F16`, `BF16` and `SHORTS` of one instruction set for the given row counts.
 macro_rules! tile_tables {
     ($simd:ty, $set:ident, $($rows:literal)*) => {
         tile_table!(FLOATS, $simd, $crate::gemm::tile::Floats, $set, $($rows)*);
@@ -55,7 +55,7 @@ mod neon {
 #[cfg(all(target_arch = "x86_64", feature = "quantization"))]
 pub(super) use avx2::PAIRS_OF_BYTES;
 
-/// The tile functions of an instruction set for a wide operand in a type.
+/// Returns the tile functions of an instruction set for a wide operand of a type.
 pub(super) fn tiles(isa: Isa, storage: Storage) -> TileTable {
     match storage {
         Storage::F32 => by_isa!(isa, avx512::FLOATS, avx2::FLOATS, neon::FLOATS, portable::FLOATS),
@@ -64,7 +64,7 @@ pub(super) fn tiles(isa: Isa, storage: Storage) -> TileTable {
     }
 }
 
-/// The tile functions of an instruction set for pairs of integers of 16 bits.
+/// Returns the tile functions of an instruction set for pairs of integers of 16 bits.
 #[cfg(feature = "quantization")]
 pub(super) fn tiles_of_shorts(isa: Isa) -> TileTable {
     by_isa!(isa, avx512::SHORTS, avx2::SHORTS, neon::SHORTS, portable::SHORTS)

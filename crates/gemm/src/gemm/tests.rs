@@ -14,7 +14,7 @@ pub(crate) const CACHES: [Caches; 3] = [
     Caches { near: 64 << 10, own: 4 << 20, shared: 64 << 20 },
 ];
 
-/// A small generator: repeatable values in [-1, 1).
+/// Generates repeatable pseudo-random values in [-1, 1).
 pub(crate) fn random(len: usize, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..len)
@@ -27,8 +27,8 @@ pub(crate) fn random(len: usize, seed: u64) -> Vec<f32> {
         .collect()
 }
 
-/// The product in f64 before the epilogue, and the sum of magnitudes that bounds its rounding
-/// error.
+/// Computes the product in f64 before the epilogue, and the sum of magnitudes that bounds its
+/// rounding error.
 fn reference(a: &MatRef<'_>, b: &MatRef<'_>) -> Vec<(f64, f64)> {
     let mut out = Vec::new();
     for i in 0..a.rows() {
@@ -45,8 +45,8 @@ fn reference(a: &MatRef<'_>, b: &MatRef<'_>) -> Vec<(f64, f64)> {
     out
 }
 
-/// One chain of k roundings: at most `k + 8` eps of the magnitudes, the epilogue included; random
-/// signs stay far below.
+/// Returns the bound of one chain of k roundings: `k + 8` eps of the magnitudes, the epilogue
+/// included. Random signs stay far below.
 fn tolerance(k: usize, magnitude: f64) -> f64 {
     (k.min(64) as f64 + 8.0) * f64::from(f32::EPSILON) * (magnitude + 4.0)
 }
@@ -55,11 +55,11 @@ fn tolerance(k: usize, magnitude: f64) -> f64 {
 enum Layout {
     Row,
     Col,
-    /// Rows and columns apart from each other.
+    /// Rows and columns with gaps between their elements.
     Gappy,
 }
 
-fn stored(layout: Layout, rows: usize, cols: usize, seed: u64) -> (Vec<f32>, usize, usize) {
+fn store_numbers(layout: Layout, rows: usize, cols: usize, seed: u64) -> (Vec<f32>, usize, usize) {
     let (rs, cs) = match layout {
         Layout::Row => (cols, 1),
         Layout::Col => (1, rows),
@@ -78,7 +78,7 @@ enum Form {
     Virtual,
 }
 
-/// Hides a matrix behind the trait, so that the virtual path runs.
+/// Wrapper that hides a matrix behind the trait, so that the virtual path runs.
 struct Hidden<'a>(MatRef<'a>);
 impl PackSource for Hidden<'_> {
     fn depth(&self) -> usize {
@@ -159,8 +159,8 @@ fn products_of_all_shapes_layouts_and_forms() {
     for &(m, n, k) in SIZES {
         for la in layouts {
             for lb in layouts {
-                let (a, ars, acs) = stored(la, m, k, 1);
-                let (b, brs, bcs) = stored(lb, k, n, 2);
+                let (a, ars, acs) = store_numbers(la, m, k, 1);
+                let (b, brs, bcs) = store_numbers(lb, k, n, 2);
                 let a = MatRef::new(&a, m, k, ars, acs);
                 let b = MatRef::new(&b, k, n, brs, bcs);
                 let want = reference(&a, &b);
@@ -388,7 +388,7 @@ fn the_output_must_fit() {
     let (a, b) = (Lhs::Plain(a), Rhs::Plain(b));
     gemm(&Exec::new(&Pool::new(1), Isa::Portable), a, b, &mut c, 3, &Epilogue::default()).unwrap();
 }
-/// As a transformer has them whose positions come before its examples.
+/// Layout of a transformer whose positions come before its examples.
 #[test]
 fn interleaved_matrices_are_one_tall_one() {
     let n = 40;
@@ -462,7 +462,8 @@ fn multiply(exec: &Exec<'_>, a: MatRef<'_>, b: MatRef<'_>) -> Vec<f32> {
     run(exec, Form::Plain, a, b, b.cols(), &Epilogue::default())
 }
 
-/// Columns are single in a cache with positions last that has room for more than its only one.
+/// Columns are single in a cache with positions last that has room for more positions than its only
+/// one.
 #[test]
 fn the_stride_of_a_single_column_changes_no_bit() {
     let pool = Pool::new(1);
@@ -478,7 +479,7 @@ fn the_stride_of_a_single_column_changes_no_bit() {
                 let found = multiply(exec, a, column);
                 assert!(found == want, "{isa:?} {m} x {k}, strides {step}, {next}");
             }
-            // The same of a row, beside a matrix that is read nowhere in order.
+            // A single row, too, beside a matrix that has no adjacent elements.
             if m == 1 {
                 let b = random(k * 3, 3);
                 let data = spread(MatRef::row_major(&b, k, 3), 20, 5);
@@ -491,7 +492,7 @@ fn the_stride_of_a_single_column_changes_no_bit() {
     }
 }
 
-/// Rows lie apart in a state that has room for more of them in each example.
+/// Rows are not adjacent in a state that has room for more of them in each example.
 #[test]
 fn rows_that_lie_apart_have_the_bits_of_rows_side_by_side() {
     let pool = Pool::new(3);
@@ -624,7 +625,7 @@ fn batches_with_broadcasting() {
 
 #[test]
 fn caches_change_no_bit() {
-    // Rows that a small cache holds for a k block and those that only a large one does, k of one
+    // Rows that a small cache holds for a k block and rows that only a large one holds, k of one
     // and of several blocks, columns of one and of several blocks.
     let shapes = [(7, 33, 65), (50, 300, 130), (300, 40, 700), (1100, 90, 300), (1, 2000, 600)];
     let pools = [Pool::new(1), Pool::new(3)];
@@ -660,7 +661,8 @@ fn caches_change_no_bit() {
 #[test]
 fn repeated_products_are_products() {
     let pools = [Pool::new(1), Pool::new(3)];
-    // Rows that are read in place and 1,024 floats apart, few and many columns, no rows at all.
+    // Rows that are read in place and rows 1,024 floats apart, few and many columns, no rows at
+    // all.
     let shapes =
         [(1, 64, 16), (1, 200, 600), (5, 48, 33), (13, 40, 1024), (30, 96, 300), (0, 8, 8)];
     for (m, n, k) in shapes {

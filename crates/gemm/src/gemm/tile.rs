@@ -1,14 +1,14 @@
-//! The microkernel: one tile of the product in registers.
+//! The microkernel, which computes one tile of a product in registers.
 //!
 //! A tile multiplies a few scalars (up to [`Tiles::rows`]) of the *narrow* operand with one or two
-//! vectors of the *wide* operand per step of k. Which of A and B is narrow is the driver's choice;
-//! both come from panels of the same form. A *strip* is a tile of one row over several panels of
-//! the wide operand: two sums in two registers would wait for each other, eight do not.
+//! vectors of the *wide* operand per step of k. The driver chooses which of A and B is narrow; both
+//! come from panels of one form. A *strip* is a tile of one row over several panels of the wide
+//! operand: the multiply-adds of two sums in two registers would wait for each other, those of
+//! eight do not.
 //!
-//! Every output element is the same sum whatever the tile shape or the orientation: chains of
-//! multiply-adds in order over blocks of k, which depend on k alone, added up in order. That is why
-//! results do not depend on the partition. Chains of limited length also keep the rounding error of
-//! long sums small.
+//! An output element is one sum whatever the tile shape or the orientation: chains of multiply-adds
+//! in order over blocks of k, which depend on k alone, added up in order. So results do not depend
+//! on the partition. Chains of limited length also keep the rounding error of long sums small.
 
 use std::cell::UnsafeCell;
 
@@ -16,69 +16,72 @@ use super::epilogue::{Activation, TileEpilogue};
 use sardonyx_simd::vecmath::RowPair;
 use sardonyx_simd::{Body, Integers, Rows, Simd};
 
-/// One tile's work. Pointers are valid for the sizes given.
+/// Work of one tile. Pointers are valid for the sizes given.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tile {
-    /// Steps.
+    /// Number of steps.
     pub(crate) k: usize,
     /// Narrow operand, `R` values per step.
     pub(crate) a: *const f32,
-    /// From one value of a step to the next.
+    /// Stride between the values of a step of `a`, in floats.
     pub(crate) a_rs: usize,
-    /// From one step to the next.
+    /// Stride between steps of `a`, in floats.
     pub(crate) a_ks: usize,
-    /// Wide operand, `V` whole vectors per step, in the form that the tile function reads.
-    /// Distances are in floats of memory.
+    /// Wide operand, `V` whole vectors per step, in the form that the tile function reads. Its
+    /// strides are in floats of memory.
     pub(crate) b: *const f32,
-    /// From one vector of a step to the next.
+    /// Stride between the vectors of a step of `b`.
     pub(crate) b_vs: usize,
-    /// From one step to the next.
+    /// Stride between steps of `b`.
     pub(crate) b_ks: usize,
-    /// From one panel to the next, of strips.
+    /// Stride between panels of `b`, for strips.
     pub(crate) b_ps: usize,
-    /// What to fetch into the second-level cache meanwhile, one line per two steps, and the
-    /// distance of these lines.
+    /// Data to prefetch into the second-level cache meanwhile, one line per two steps.
     pub(crate) ahead: *const f32,
+    /// Distance of the prefetched lines, in floats.
     pub(crate) ahead_step: usize,
     /// Output, `R` rows of `n` values.
     pub(crate) c: *mut f32,
+    /// Row stride of `c`, in floats.
     pub(crate) ldc: usize,
-    /// Columns, more than `V - 1` vectors and at most `V`.
+    /// Number of columns, more than `V - 1` vectors and at most `V`.
     pub(crate) n: usize,
-    /// Add the values in `c`, the sums of earlier k blocks.
+    /// Whether to add the values in `c`, the sums of earlier k blocks.
     pub(crate) resume: bool,
-    /// Null: store the plain sums.
+    /// Epilogue to apply to the sums; null to store them as they are.
     pub(crate) epilogue: *const TileEpilogue,
 }
 
-/// Geometry: distance in steps at which both operands are fetched ahead. The tile reads faster than
-/// the second-level cache answers unasked: 112 GFLOP/s without, 141 with (Cascade Lake, 11 x 32 x
-/// 256, both operands in that cache).
+/// Geometry: distance in steps at which both operands are prefetched. The tile reads faster than
+/// the second-level cache answers without it: 112 GFLOP/s without, 141 with (Cascade Lake, 11 x 32
+/// x 256, both operands in that cache).
 const PREFETCH_STEPS: usize = 8;
 
 /// Geometry: most rows of a tile that waits for the wide operand to come from memory, panel after
 /// panel in one stream.
 const FEW_ROWS: usize = 4;
-/// Geometry: distance in steps at which the wide operand is fetched ahead from memory.
+/// Geometry: distance in steps at which the wide operand is prefetched from memory.
 const STREAM_STEPS: usize = 64;
-/// Geometry: distance in steps at which strips fetch ahead, which read several panels at once: 64
-/// steps of all of them ask for more than a core has under way, 8 for too little (Xeon with AMX, 1
-/// x 9216 x 4096 from memory).
+/// Geometry: distance in steps at which strips prefetch. They read several panels at once: 64 steps
+/// of all of them are more requests than a core keeps under way, 8 are too few (Xeon with AMX, 1 x
+/// 9216 x 4096 from memory).
 const STRIP_STEPS: usize = 16;
 
+/// Function that computes one tile of a fixed size.
 pub(crate) type TileFn = unsafe fn(&Tile);
 
-/// The tile functions of an instruction set for operands in some form.
+/// The tile functions of an instruction set for operands in one form.
 #[derive(Debug)]
 pub(crate) struct Tiles {
-    /// By rows - 1, vectors - 1, and whether the rows of the narrow operand are adjacent (1) or not
-    /// (0).
+    /// Functions by rows - 1, vectors - 1, and whether the rows of the narrow operand are adjacent
+    /// (1) or not (0).
     by_rows: &'static [[[TileFn; 2]; MAX_VECTORS]],
-    /// By the panels of [`STRIPS`], and whether the wide operand is fetched from memory (1) or lies
-    /// in a cache (0).
+    /// Functions for rows over the panels of [`STRIPS`], and whether the wide operand is prefetched
+    /// from memory (1) or lies in a cache (0).
     strips: [[TileFn; 2]; STRIPS.len()],
 }
 
+/// Tile functions in a static table.
 pub(crate) type TileTable = &'static Tiles;
 
 impl Tiles {
@@ -89,18 +92,19 @@ impl Tiles {
         Tiles { by_rows, strips }
     }
 
-    /// Most rows of a tile.
+    /// Returns the most rows of a tile.
     pub(crate) fn rows(&self) -> usize {
         self.by_rows.len()
     }
 
-    /// The function for tiles of this size.
-    pub(crate) fn of(&self, rows: usize, vectors: usize, is_unit: bool) -> TileFn {
+    /// Returns the function for tiles of this size. `is_unit` means adjacent rows of the narrow
+    /// operand.
+    pub(crate) fn tile(&self, rows: usize, vectors: usize, is_unit: bool) -> TileFn {
         self.by_rows[rows - 1][vectors - 1][usize::from(is_unit)]
     }
 
-    /// The function for a row over as many panels as a strip may have of `vectors` vectors, and how
-    /// many these are; `None` if a tile reads as much.
+    /// Returns the function for a row over as many panels as fit `vectors` vectors, and the number
+    /// of panels; `None` if a tile covers them.
     pub(crate) fn strip(&self, vectors: usize, fetches: bool) -> Option<(TileFn, usize)> {
         let fits = |panels: &usize| panels * MAX_VECTORS <= vectors;
         let index = STRIPS.iter().position(fits)?;
@@ -108,7 +112,7 @@ impl Tiles {
     }
 }
 
-/// Geometry: most vectors of the wide operand in a tile: the width of a panel.
+/// Geometry: most vectors of the wide operand in a tile, the width of a panel.
 pub(crate) const MAX_VECTORS: usize = 2;
 
 /// Geometry: panels of strips. Sums of eight vectors keep two units for multiply-adds busy, each of
@@ -119,76 +123,78 @@ pub(crate) const STRIPS: [usize; 2] = [4, 2];
 /// Place of the code that finishes a tile. Tiles with hot loops have a copy each.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// In the tile, with the sums in registers.
+    /// Code in the tile function, with the sums in registers.
     Inline,
-    /// In a function that all tiles of one size share, which reads a copy of the sums: 24 stores
-    /// and loads beside the 3,000 multiply-adds of a block of 256 steps.
+    /// A function that all tiles of one size share and that reads a copy of the sums: 24 stores and
+    /// loads beside the 3,000 multiply-adds of a block of 256 steps.
     Shared,
-    /// None: sums are stored as they are.
+    /// No code: sums are stored as they are.
     Plain,
 }
 
-/// What panels hold, and how a lane of both operands is multiplied and added to a sum.
+/// Interpretation of the words of panels: the multiply-add of a lane of both operands to a sum.
 ///
 /// Elements and sums are words of 32 bits in the lanes of vectors. An element is a float, a half
 /// that is widened, or several steps of k in one word: two bfloat16, two integers of 16 bits, four
 /// bytes. Sums are floats, or integers of 32 bits, which have no epilogue.
 pub(crate) trait Mac<S: Simd> {
-    /// Whether elements have 16 bits, so that two vectors lie in one cache line.
+    /// Whether elements have 16 bits, so that two vectors share a cache line.
     const HALVES: bool = false;
     /// Place of the code that finishes tiles.
     const ENDING: Ending = Ending::Inline;
 
-    /// A vector of the wide operand.
+    /// Loads a vector of the wide operand.
     ///
     /// # Safety
     ///
-    /// As [`Simd::load`].
+    /// The demands of [`Simd::load`] must hold.
     #[inline(always)]
     unsafe fn wide(p: *const f32) -> S::V {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the demands of `Simd::load`.
         unsafe { S::load(p) }
     }
 
+    /// Computes `a * b + c` in each lane.
+    ///
     /// # Safety
     ///
-    /// As [`Simd`], on a machine with the instruction.
+    /// The demands of [`Simd`] must hold, on a machine with the instruction.
     #[inline(always)]
     unsafe fn mac(a: S::V, b: S::V, c: S::V) -> S::V {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller runs on a machine with `S`.
         unsafe { S::fma(a, b, c) }
     }
 
-    /// Writes floats as elements of the narrow operand that lie next to each other, from number
-    /// `index` on.
+    /// Writes a vector of floats as elements of the narrow operand, adjacent from element `index`
+    /// on.
     ///
     /// # Safety
     ///
-    /// As [`Simd::store`], on a machine with the instructions.
+    /// The demands of [`Simd::store`] must hold, on a machine with the instructions.
     #[inline(always)]
     unsafe fn put(p: *mut f32, index: usize, v: S::V) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the demands of `Simd::store`.
         unsafe { S::store(p.wrapping_add(index), v) }
     }
 
-    /// Adds up sums.
+    /// Adds two vectors of sums.
     ///
     /// # Safety
     ///
-    /// As [`Simd`].
+    /// The demands of [`Simd`] must hold.
     #[inline(always)]
     unsafe fn add(a: S::V, b: S::V) -> S::V {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller runs on a machine with `S`.
         unsafe { S::add(a, b) }
     }
 }
 
-/// Floats.
+/// Panels of floats.
 pub(crate) struct Floats;
 
 impl<S: Simd> Mac<S> for Floats {}
 
-/// Pairs of integers of 16 bits, summed up as integers of 32 bits.
+/// Panels of pairs of integers of 16 bits, added up as integers of 32 bits.
 pub(crate) struct Shorts;
 
 impl<S: Simd> Mac<S> for Shorts {
@@ -196,23 +202,23 @@ impl<S: Simd> Mac<S> for Shorts {
 
     #[inline(always)]
     unsafe fn mac(a: S::V, b: S::V, c: S::V) -> S::V {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller runs on a machine with `S`.
         unsafe { S::I32::of_bits(a).dot_pairs(S::I32::of_bits(b), S::I32::of_bits(c)).to_bits() }
     }
 
     #[inline(always)]
     unsafe fn add(a: S::V, b: S::V) -> S::V {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller runs on a machine with `S`.
         unsafe { S::I32::of_bits(a).add(S::I32::of_bits(b)).to_bits() }
     }
 }
 
-/// The body of a tile function of `R` rows and `V` vectors; `UNIT` fixes `a_rs` to 1. Of strips,
-/// which have one row and more than [`MAX_VECTORS`], it says that the wide operand is fetched.
+/// Computes a tile of `R` rows and `V` vectors. `UNIT` fixes `a_rs` to 1. In strips, which have one
+/// row and more than [`MAX_VECTORS`], it means that the wide operand is prefetched instead.
 ///
 /// # Safety
 ///
-/// As [`Simd`] and [`Tile`] say.
+/// The demands of [`Simd`] must hold, and the pointers of `t` must be valid for its sizes.
 #[inline(always)]
 pub(crate) unsafe fn tile_body<
     S: Simd,
@@ -223,12 +229,12 @@ pub(crate) unsafe fn tile_body<
 >(
     t: &Tile,
 ) {
-    // SAFETY: the caller's promise; every access below is inside the sizes of the tile.
+    // SAFETY: the caller has a valid tile; every access below is inside its sizes.
     unsafe {
         let zero = S::splat(0.0);
         let mut acc = [[zero; V]; R];
-        // No closures around vectors: they are functions of their own, without the instruction set,
-        // until inlined, and nothing forces that.
+        // No closures around vectors: until inlined, they are functions without the instruction
+        // set, and inlining is not guaranteed.
         let mut masks = [S::first(0); V];
         for (v, mask) in masks.iter_mut().enumerate() {
             *mask = S::first(t.n - v * S::LANES);
@@ -249,7 +255,7 @@ pub(crate) unsafe fn tile_body<
             ($wide:ident, $($r:literal)*) => {$(
                 if $r < R {
                     let narrow = S::splat(*rows.row::<$r>());
-                    // The index of a row that the tile does not have is not reached.
+                    // Rows beyond those of the tile are not reached, but need a valid index.
                     for (x, &w) in acc[if $r < R { $r } else { 0 }].iter_mut().zip(&$wide) {
                         *x = P::mac(narrow, w, *x);
                     }
@@ -262,7 +268,7 @@ pub(crate) unsafe fn tile_body<
                     let vector = v / MAX_VECTORS * t.b_ps + v % MAX_VECTORS * t.b_vs;
                     S::prefetch(b.wrapping_add(vector + steps_ahead * t.b_ks));
                 }
-                // Rows where they lie are found by the processor, and a line holds many steps.
+                // The hardware prefetcher follows rows in place, where a line holds many steps.
                 if UNIT && !is_strip && S::FETCHES {
                     S::prefetch(a.wrapping_add(PREFETCH_STEPS * t.a_ks));
                 }
@@ -316,29 +322,32 @@ pub(crate) unsafe fn tile_body<
     }
 }
 
-/// Where the sums of a tile go, and what is done to them before.
+/// Output of a tile, and the epilogue of its sums.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TileEnd {
     /// Output, rows of `n` values.
     pub(crate) c: *mut f32,
+    /// Row stride of `c`, in floats.
     pub(crate) ldc: usize,
+    /// Number of columns.
     pub(crate) n: usize,
-    /// Null: store the plain sums.
+    /// Epilogue to apply to the sums; null to store them as they are.
     pub(crate) epilogue: *const TileEpilogue,
 }
 
-/// Stores the sums of a tile.
+/// Applies the epilogue to the sums of a tile and stores them.
 ///
 /// # Safety
 ///
-/// As [`Simd`]; the output has `R` rows of more than `V - 1` vectors and at most `V`, and the
-/// epilogue is valid for it.
+/// The demands of [`Simd`] must hold. The output has `R` rows of more than `V - 1` vectors and at
+/// most `V`, and the epilogue is valid for it.
 #[inline(always)]
 pub(crate) unsafe fn finish<S: Simd, const R: usize, const V: usize>(
     t: &TileEnd,
     mut acc: [[S::V; V]; R],
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has an output and an epilogue that are valid for these rows; masks leave
+    // out other lanes.
     unsafe {
         let mut masks = [S::first(0); V];
         for (v, mask) in masks.iter_mut().enumerate() {
@@ -413,13 +422,13 @@ pub(crate) unsafe fn finish<S: Simd, const R: usize, const V: usize>(
 ///
 /// # Safety
 ///
-/// The demands of [`finish`] must hold.
+/// The output must be valid like that of [`finish`].
 #[inline(always)]
 pub(super) unsafe fn store<S: Simd, const R: usize, const V: usize>(
     t: &TileEnd,
     acc: &[[S::V; V]; R],
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has an output with these rows; masks leave out other lanes.
     unsafe {
         let mut masks = [S::first(0); V];
         for (v, mask) in masks.iter_mut().enumerate() {
@@ -446,13 +455,13 @@ unsafe fn copy_sums<S: Simd, const R: usize, const V: usize>(acc: &[[S::V; V]; R
     }
 }
 
-/// [`finish`] in a function that tiles of all kinds share.
+/// Finishes a tile like [`finish`], in a function that all tiles of one size share.
 #[inline(always)]
 pub(super) unsafe fn finish_shared<S: Simd, const R: usize, const V: usize>(
     t: &TileEnd,
     acc: &[[S::V; V]; R],
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller upholds the demands of `finish`.
     unsafe {
         if t.epilogue.is_null() {
             return store::<S, R, V>(t, acc);
@@ -462,7 +471,7 @@ pub(super) unsafe fn finish_shared<S: Simd, const R: usize, const V: usize>(
     }
 }
 
-/// Finishes a tile whose sums have been copied.
+/// Body that finishes a tile whose sums have been copied.
 struct FinishCopied<'a, const R: usize, const V: usize>(&'a TileEnd);
 
 impl<const R: usize, const V: usize> Body for FinishCopied<'_, R, V> {
@@ -470,7 +479,7 @@ impl<const R: usize, const V: usize> Body for FinishCopied<'_, R, V> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        // SAFETY: the caller's promise; as many sums have been copied.
+        // SAFETY: the caller upholds the demands of `finish`; as many sums have been copied.
         unsafe {
             let sums = sums_of_thread();
             let mut acc = [[S::splat(0.0); V]; R];
@@ -484,27 +493,27 @@ impl<const R: usize, const V: usize> Body for FinishCopied<'_, R, V> {
     }
 }
 
-/// Stores a tile whose epilogue is more than a few instructions for each vector: all but a
-/// function is done where the output is.
+/// Finishes a tile whose epilogue takes more than a few instructions per vector. All of it but a
+/// function is applied to sums that have been stored in the output.
 #[inline(always)]
 unsafe fn finish_in_memory<S: Simd, const R: usize, const V: usize>(
     t: &TileEnd,
     e: &TileEpilogue,
     acc: &[[S::V; V]; R],
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller upholds the demands of `finish`.
     unsafe {
         store::<S, R, V>(t, acc);
         S::call(FinishRows { tile: t, epilogue: e, size: [R, V] });
     }
 }
 
-/// The slow end of a tile, which exists once per instruction set.
+/// Body that finishes stored sums row by row. It exists once per instruction set.
 struct FinishRows<'a> {
-    /// Its output has the sums.
+    /// Tile whose output holds the sums.
     tile: &'a TileEnd,
     epilogue: &'a TileEpilogue,
-    /// Rows, and vectors of each.
+    /// Numbers of rows and of vectors in each.
     size: [usize; 2],
 }
 
@@ -517,7 +526,7 @@ impl Body for FinishRows<'_> {
         let before = epilogue.before_function();
         let is_function = epilogue.activation.is_function();
         let mut sums = sums_of_thread();
-        // SAFETY: inside the tile, whose sums have room in the copy.
+        // SAFETY: rows and vectors are inside the tile, whose sums have room in the copy.
         unsafe {
             for r in 0..size[0] {
                 let e = before.at(r, 0);
@@ -540,12 +549,12 @@ impl Body for FinishRows<'_> {
     }
 }
 
-/// Applies the function of an epilogue and what comes after it to the copied sums of a tile, and
-/// stores them.
+/// Body that applies the function of an epilogue, and the parts after it, to the copied sums of a
+/// tile and stores them.
 struct FinishFunction<'a> {
     tile: &'a TileEnd,
     epilogue: &'a TileEpilogue,
-    /// Rows, and vectors of each.
+    /// Numbers of rows and of vectors in each.
     size: [usize; 2],
 }
 
@@ -558,7 +567,7 @@ impl Body for FinishFunction<'_> {
         let &TileEpilogue { activation, factor, factor_rs, .. } = self.epilogue;
         let [rows, vectors] = self.size;
         let sums = sums_of_thread();
-        // SAFETY: inside the tile; as many sums have been copied.
+        // SAFETY: rows and vectors are inside the tile; as many sums have been copied.
         unsafe {
             if factor.is_null() && n == vectors * S::LANES && activation.is_arithmetic::<S>() {
                 // Whole vectors go from the copy to the output.
@@ -567,7 +576,7 @@ impl Body for FinishFunction<'_> {
                 return activation.write_function::<S>(&places);
             }
             let all = std::slice::from_raw_parts_mut(sums, rows * vectors * S::LANES);
-            activation.function_on::<S>(all);
+            activation.apply_function_to::<S>(all);
             for v in 0..vectors {
                 let (col, mask) = (v * S::LANES, S::first(n - v * S::LANES));
                 for r in 0..rows {
@@ -585,16 +594,16 @@ impl Body for FinishFunction<'_> {
 /// Geometry: floats of the largest tile.
 const MOST_SUMS: usize = 448;
 
-/// A copy of the sums of a tile, vector after vector: functions are applied to all of them at once.
-/// A row alone is one or two vectors, which do not fill the processor, and has more ends of loops
-/// than loops. The output is no place for that: it is mostly in no cache yet, and what is stored
-/// there holds up all that is stored later.
+/// Copy of the sums of a tile, vector after vector, so that functions are applied to all of them at
+/// once. A row alone is one or two vectors, too few to fill the pipelines, with more loop ends than
+/// iterations. The output does not serve as the copy: it is mostly in no cache yet, and stores to
+/// it delay all later stores.
 #[repr(align(64))]
 struct Sums(UnsafeCell<[f32; MOST_SUMS]>);
 
-/// Where [`Sums`] of this thread are. Not in the frame of a tile: with room for them there, the
-/// compiler keeps the sums in memory in the loop over k, too, which made convolutions 3/2 times as
-/// slow.
+/// Returns the address of [`Sums`] of this thread. They are not in the frame of a tile: with room
+/// for them there, the compiler keeps the sums in memory in the loop over k, too, which made
+/// convolutions 3/2 times as slow.
 #[inline(always)]
 fn sums_of_thread() -> *mut f32 {
     thread_local! {
@@ -603,13 +612,13 @@ fn sums_of_thread() -> *mut f32 {
     SUMS.with(|sums| sums.0.get().cast())
 }
 
-/// Defines the tile functions of one instruction set, for the row counts listed.
+/// Defines the tile functions of one instruction set for the given row counts.
 ///
 /// `tile_table!(FLOATS, Avx2, Floats, avx2, 1 2)` becomes a function `tile::<R, V, UNIT>` with the
 /// instructions of `avx2` enabled that calls [`tile_body`], and `static FLOATS` with its eight
-/// instances, and those of strips. A function cannot do that: the attribute takes a literal, and
-/// generic arguments cannot be computed. On the portable set `UNIT` makes no difference worth a
-/// copy: nothing is fetched ahead, and tiles have at most four rows.
+/// instances, and those of strips. A generic function cannot replace the macro: the attribute takes
+/// a literal, and generic arguments cannot be computed. On the portable set `UNIT` makes no
+/// difference worth a copy: nothing is prefetched, and tiles have at most four rows.
 macro_rules! tile_table {
     ($name:ident, $simd:ty, $mac:ty, portable, $($rows:literal)*) => {
         tile_table!(
@@ -617,7 +626,7 @@ macro_rules! tile_table {
             false, $($rows)*
         );
     };
-    // Multiply-adds by a lane.
+    // NEON has multiply-adds by a lane.
     ($name:ident, Neon, $mac:ty, $set:ident, $($rows:literal)*) => {
         tile_table!(
             @table $name, $set, [$crate::gemm::by_lane::tile_by_lanes::<$mac, R, V, UNIT>],
@@ -637,7 +646,7 @@ macro_rules! tile_table {
                 unsafe fn tile<const R: usize, const V: usize, const UNIT: bool>(
                     t: &$crate::gemm::tile::Tile,
                 ) {
-                    // SAFETY: the instructions are enabled here; the rest is the caller's promise.
+                    // SAFETY: the instructions are enabled here; the caller has a valid tile.
                     unsafe { $($body)*(t) }
                 }
             );

@@ -83,7 +83,7 @@ impl Block<'_> {
                 matrix(&job.q, job.q.at(self.batch, self.head, self.first), self.count, s.features);
             let k = matrix(&job.k, job.k.at(self.batch, shared, start), keys, s.features);
             let v = matrix(&job.v, job.v.at(self.batch, shared, start), keys, s.value_features);
-            gemm_generic(&here, job.scale, q, k.transposed(), None, scores, keys)?;
+            gemm_generic(&here, job.scale, q, k.transpose(), None, scores, keys)?;
             for (i, row) in scores.chunks_exact_mut(keys.max(1)).enumerate() {
                 self.finish_scores(self.first + i, start, row);
                 if row.iter().all(|score| *score == f64::NEG_INFINITY) {

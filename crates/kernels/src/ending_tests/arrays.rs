@@ -221,7 +221,7 @@ fn spectrum_cases() -> Vec<Case> {
 fn operands_are_refused_before_the_end() {
     let pool = crate::Pool::new(1);
     let exec = Exec::new(&pool, crate::Isa::detect());
-    let found = crate::Pool::until(&|| true, || {
+    let found = crate::Pool::run_until(&|| true, || {
         gather(exec.pool, [1, 2, 1].into(), &[1.0, 2.0], Indices::Long(&[2]), &mut [0.0])
     });
     assert!(matches!(found, Err(Failure::Operand(_))));

@@ -51,8 +51,8 @@ impl Site<'_> {
                 Some(fill) => MatRef::new(fill, rows, cols, 0, 0),
                 None => MatRef::row_major(constant.read_all(), rows, cols),
             };
-            let bits = if transposed { bits.transposed() } else { bits };
-            Pool::to_its_end(|| PackedB::from_bytes(isa, ByteMatrix { bits, signed }))
+            let bits = if transposed { bits.transpose() } else { bits };
+            Pool::run_to_end(|| PackedB::from_bytes(isa, ByteMatrix { bits, signed }))
         })
     }
 }

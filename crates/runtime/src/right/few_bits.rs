@@ -85,7 +85,7 @@ impl Site<'_> {
         let packed = self.weights.find_or_pack(&b, form, bytes, |constant| {
             let codes = Codes { bytes: constant.read_all(), ..matrix.codes };
             let matrix = BlockMatrix { codes, ..matrix };
-            Ok::<_, Infallible>(Pool::to_its_end(|| FewBits::new(self.isa, &matrix)))
+            Ok::<_, Infallible>(Pool::run_to_end(|| FewBits::new(self.isa, &matrix)))
         });
         match packed {
             Ok(packed) => packed,

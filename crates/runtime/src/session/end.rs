@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sardonyx_kernels::{Exec, Pool, caught};
+use sardonyx_kernels::{Exec, Pool, catch_panic};
 use sardonyx_tensor::{
     Arena, DataType, Recycler, Tensor, TensorView, TensorViewMut, Value, emptied,
 };
@@ -155,8 +155,8 @@ impl<'s> Pending<'s> {
         let mut tell = watch.map(|watch| move |event: StepEvent| watch(event));
         let tell = tell.as_mut().zip(self.began);
         let watch = tell.map(|(tell, began)| Watch::from_start(began, tell));
-        let done = caught(|| {
-            Pool::to_its_end(
+        let done = catch_panic(|| {
+            Pool::run_to_end(
                 || Ok(self.commit_with_progress(memory, held, watch, state, &progress)),
             )
         });

@@ -2,7 +2,7 @@
 
 use std::mem::take;
 
-use sardonyx_kernels::caught;
+use sardonyx_kernels::catch_panic;
 use sardonyx_tensor::{Value, emptied};
 
 use super::Session;
@@ -34,7 +34,7 @@ impl Session {
         state.demand_session(self)?;
         let progress = Progress::default();
         let ran =
-            caught(|| self.run_kept_with_progress(inputs, state, outputs, options, &progress));
+            catch_panic(|| self.run_kept_with_progress(inputs, state, outputs, options, &progress));
         ran.unwrap_or_else(|panic| Err(self.make_panic_error(panic, &progress)))
     }
 

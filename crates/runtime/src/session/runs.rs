@@ -8,7 +8,7 @@ use std::mem::{swap, take};
 use std::slice;
 use std::sync::{Arc, PoisonError};
 
-use sardonyx_kernels::{Exec, Panic, Pool, caught};
+use sardonyx_kernels::{Exec, Panic, Pool, catch_panic};
 use sardonyx_model::Type;
 use sardonyx_tensor::{DataType, Recycler, TensorError, TensorView, TensorViewMut, Value, emptied};
 
@@ -185,8 +185,8 @@ impl Session {
         let progress = Progress::default();
         let mut give = give_all(inputs);
         let request = Request::new(&mut give);
-        let begun = caught(|| {
-            Pool::to_its_end(|| Ok(self.begin_with_progress(request, outputs, options, &progress)))
+        let begun = catch_panic(|| {
+            Pool::run_to_end(|| Ok(self.begin_with_progress(request, outputs, options, &progress)))
         });
         begun.unwrap_or_else(|panic| Err(self.make_panic_error(panic, &progress)))
     }
@@ -308,7 +308,7 @@ impl Session {
     ) -> Result<(), RunError> {
         let _span = spans::enter_run();
         let progress = Progress::default();
-        let ran = caught(|| self.run_with_progress(request, values, options, &progress));
+        let ran = catch_panic(|| self.run_with_progress(request, values, options, &progress));
         ran.unwrap_or_else(|panic| Err(self.make_panic_error(panic, &progress)))
     }
 
@@ -517,7 +517,7 @@ impl Session {
         };
         // A run within a custom operator is cancelled by its own limits only: the operator could
         // not distinguish the end of the outer run from that of its own.
-        let result = Pool::to_its_end(|| Ok(body(memory)));
+        let result = Pool::run_to_end(|| Ok(body(memory)));
         if let (Some(slot), Some(_)) = (&mut slot, self.reserved.budget()) {
             **slot = None;
         }

@@ -120,7 +120,7 @@ mod tests {
     fn packed_arrays_take_few_more_huge_pages_than_their_bytes_fill() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let arrays: Vec<PackedBuf> =
-            (0..48).map(|_| PackedBuf::zeroed(HALF, Lasts::ForGood)).collect();
+            (0..48).map(|_| PackedBuf::new_zeroed(HALF, Lasts::ForGood)).collect();
         let bytes = 48 * HALF * size_of::<f32>();
         let pages = arrays.iter().flat_map(|array| {
             let start = array.as_ptr().addr();
@@ -135,17 +135,17 @@ mod tests {
 
     /// Places the array of a number, with more floats for higher numbers.
     fn place(number: usize) -> PackedBuf {
-        PackedBuf::zeroed((256 << 10) + 1 + number, Lasts::ForGood)
+        PackedBuf::new_zeroed((256 << 10) + 1 + number, Lasts::ForGood)
     }
 
     #[test]
     fn arrays_of_a_slab_are_apart_and_aligned() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let mut arrays: Vec<PackedBuf> = (0..30).map(place).collect();
-        // Some leave places, of which later arrays get the last.
+        // Drop some arrays; later arrays reuse the places of the last ones.
         let left: Vec<usize> = (0..30).step_by(3).chain([29]).collect();
         for number in &left {
-            arrays[*number] = PackedBuf::zeroed(0, Lasts::ForGood);
+            arrays[*number] = PackedBuf::new_zeroed(0, Lasts::ForGood);
         }
         for number in &left {
             arrays[*number] = place(*number);

@@ -1,7 +1,7 @@
 //! Elementary functions on f64.
 //!
-//! Those of f32 ([`single`](super::single)) in double precision: scalar and branch-free, so that
-//! loops around them become vectors. Functions of angles come from the standard library.
+//! Like [`single`](super::single) in double precision: scalar and branch-free, so that loops around
+//! the functions vectorize. Sine, cosine and tangent come from the standard library.
 
 use super::inverse::{self, Series};
 use crate::number::{Arith, Math};

@@ -1,14 +1,14 @@
 //! Inverse and hyperbolic functions of f32 and f64.
 //!
-//! Both types share the reduction of arguments; polynomials and scalings come from the files of the
-//! types, by [`Series`]. Arguments are reduced by the identities in Hart, "Computer Approximations"
-//! (1968).
+//! Both types share the reduction of arguments. Polynomials and scalings are in the file of each
+//! type, which implements [`Series`]. Arguments are reduced by the identities in Hart, "Computer
+//! Approximations" (1968).
 
 use crate::number::{Arith, Math};
 
-/// Parts of functions that have coefficients of their own in each type.
+/// Parts of functions whose coefficients depend on the type.
 pub(super) trait Series: Math {
-    /// A quarter circle, rounded, and what rounding left.
+    /// A quarter circle: the rounded value, and the error of rounding.
     const QUARTER: [Self; 2];
     /// Computes `(atan(t) - t) / t^3` of `z = t^2` up to `tan(π/8)^2`.
     fn atan_tail<const FMA: bool>(z: Self) -> Self;

@@ -1,14 +1,14 @@
-//! Arithmetic in which a function is written once, for a number and for vectors.
+//! Arithmetic in which a function is written once for single numbers and for vectors.
 //!
-//! Each method rounds once or moves bits, so that a number gets the same bits whatever is beside
-//! it.
+//! Each method rounds once or moves bits, so that the bits of a result do not depend on the numbers
+//! beside it.
 
 use crate::{Integers, Simd};
 
 /// Numbers that pass through a function together.
 pub trait Lanes: Copy {
     fn splat(x: f32) -> Self;
-    /// Computes `self * b + c`, fused where the instruction set can.
+    /// Computes `self * b + c`, fused if the instruction set has it.
     fn fma(self, b: Self, c: Self) -> Self;
     fn add(self, b: Self) -> Self;
     fn sub(self, b: Self) -> Self;
@@ -17,9 +17,9 @@ pub trait Lanes: Copy {
     fn neg(self) -> Self;
     fn abs(self) -> Self;
     fn copysign(self, sign: Self) -> Self;
-    /// Clamps to numbers up to `high`; NaN stays.
+    /// Clamps to numbers up to `high`. NaN stays NaN.
     fn at_most(self, high: f32) -> Self;
-    /// Clamps to numbers from `low` on; NaN stays.
+    /// Clamps to numbers from `low` on. NaN stays NaN.
     fn at_least(self, low: f32) -> Self;
     /// Returns the power of two whose biased exponent is in the low 8 bits, if bit 8 is 0. A biased
     /// exponent of 0 gives 0.
@@ -81,7 +81,7 @@ impl<const FMA: bool> Lanes for Lane<FMA> {
     }
 }
 
-/// A vector, which exists only in code that may run `S`: [`map_vectors`] makes it.
+/// A vector, which exists only in code that may run `S`, as only [`map_vectors`] makes it.
 #[derive(Clone, Copy)]
 struct Vector<S: Simd>(S::V);
 
@@ -203,29 +203,29 @@ impl<L: Lanes> Lanes for Pair<L> {
     }
 }
 
-/// A function of each number.
+/// A function applied to each number.
 pub trait Function: Copy {
     fn apply<L: Lanes>(self, x: L) -> L;
 }
 
-/// Rows of numbers, and rows that receive a function of them.
+/// Rows of numbers, and the rows that receive a function of them.
 #[derive(Clone, Copy, Debug)]
 pub struct RowPair {
     pub from: *const f32,
     pub to: *mut f32,
     pub rows: usize,
     pub cols: usize,
-    /// Distance of rows of `from`, in floats.
+    /// Row stride of `from`, in floats.
     pub from_stride: usize,
-    /// Distance of rows of `to`, in floats.
+    /// Row stride of `to`, in floats.
     pub to_stride: usize,
 }
 
-/// Writes the function of each number of rows.
+/// Writes the function of each number of some rows.
 ///
 /// # Safety
 ///
-/// The demands of [`Simd`] must hold. Both sides are valid, and are the same place or do not
+/// The demands of [`Simd`] must hold. Both sides are valid, and are either one place or do not
 /// overlap.
 #[inline(always)]
 pub unsafe fn map_vectors<S: Simd, F: Function>(function: F, places: &RowPair) {
@@ -233,7 +233,7 @@ pub unsafe fn map_vectors<S: Simd, F: Function>(function: F, places: &RowPair) {
     let lanes = S::LANES;
     for row in 0..rows {
         let mut at = 0;
-        // SAFETY: the caller's promise; lanes beyond the end are masked.
+        // SAFETY: the caller has both sides valid; lanes beyond the end are masked.
         unsafe {
             let (from, to) = (from.add(row * from_stride), to.add(row * to_stride));
             while at + 2 * lanes <= cols {

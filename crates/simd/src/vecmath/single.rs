@@ -329,7 +329,7 @@ pub(crate) fn erf<const FMA: bool>(x: f32) -> f32 {
     if a < 0.921_875 { near } else { far }
 }
 
-/// `(r, n)` with `x = n * pi/2 + r`, `|r| <= pi/4` (a little more by rounding).
+/// Returns `(r, n)` with `x = n * pi/2 + r` and `|r| <= pi/4` (a little more by rounding).
 #[inline(always)]
 fn reduced_angle<const FMA: bool>(x: f32) -> (f32, i32) {
     let shifted = fma::<FMA>(x, std::f32::consts::FRAC_2_PI, ROUND);
@@ -363,25 +363,25 @@ fn sin_of_parts<const FMA: bool>(r: f32, n: i32) -> f32 {
     f32::from_bits(value.to_bits() ^ ((n as u32) & 2) << 30)
 }
 
-/// The sine, for `|x| <= MAX_REDUCED`.
+/// Computes the sine of `x` for `|x| <= MAX_REDUCED`.
 #[inline(always)]
 pub fn sin_reduced<const FMA: bool>(x: f32) -> f32 {
     let (r, n) = reduced_angle::<FMA>(x);
     sin_of_parts::<FMA>(r, n)
 }
 
-/// The cosine, for `|x| <= MAX_REDUCED`.
+/// Computes the cosine of `x` for `|x| <= MAX_REDUCED`.
 #[inline(always)]
 pub fn cos_reduced<const FMA: bool>(x: f32) -> f32 {
     let (r, n) = reduced_angle::<FMA>(x);
     sin_of_parts::<FMA>(r, n.wrapping_add(1))
 }
 
-/// The tangent, for `|x| <= MAX_REDUCED`. Next to its poles the angle needs more digits than floats
-/// have.
+/// Computes the tangent of `x` for `|x| <= MAX_REDUCED`. Next to its poles the angle needs more
+/// digits than floats have, hence the reduction in double precision.
 #[inline(always)]
 pub fn tan_reduced<const FMA: bool>(x: f32) -> f32 {
-    /// 1.5 * 2^52, which rounds as [`ROUND`] does.
+    /// 1.5 * 2^52: adding it rounds to an integer, like [`ROUND`].
     const ROUND: f64 = 6_755_399_441_055_744.0;
     /// The first 33 bits of pi/2, whose product with a quadrant is exact, and the rest.
     const HIGH: f64 = 1.570_796_326_734_125_6;

@@ -1,4 +1,4 @@
-//! The ends of the domains of functions. How exact they are elsewhere is a test of
+//! Functions at the ends of their domains. Their accuracy elsewhere is a test of
 //! `crates/elementwise`, which has the loops.
 
 use super::{Function, Gelu, GeluTanh, Lane, Sigmoid, Tanh, single};

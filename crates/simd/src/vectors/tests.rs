@@ -1,8 +1,9 @@
-//! Every operation on every instruction set of the machine against its definition for one number.
+//! Tests of every operation on every instruction set of the machine against its definition for one
+//! number.
 
 use crate::{Body, Integers, Isa, Simd, Vector, dispatch};
 
-/// Returns numbers with both zeros, infinities and NaN, `offset` places further on.
+/// Returns numbers with both zeros, infinities and NaN, starting `offset` places into the sequence.
 fn numbers(offset: usize) -> [f32; 64] {
     let special = [0.0, -0.0, 1.5, -2.25, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-40, -7.0];
     std::array::from_fn(|i| match (i + offset) % 13 {
@@ -14,7 +15,7 @@ fn numbers(offset: usize) -> [f32; 64] {
 /// Runs a body on each instruction set.
 fn on_each_isa(body: impl Body<Out = ()> + Copy) {
     for &isa in Isa::available() {
-        // SAFETY: the machine has it, and the bodies below demand no more.
+        // SAFETY: the machine has the set, and the bodies below have no other demands.
         unsafe { dispatch(isa, body) };
     }
 }
@@ -32,7 +33,7 @@ fn is_same(a: f32, b: f32) -> bool {
 #[inline(always)]
 unsafe fn copy_lanes<S: Simd>(v: S::V) -> [f32; 16] {
     let mut lanes = [0.0; 16];
-    // SAFETY: the caller's promise; a vector has at most 16 lanes.
+    // SAFETY: the caller runs on a machine with `S`; a vector has at most 16 lanes.
     unsafe { S::store(lanes.as_mut_ptr(), v) };
     lanes
 }
@@ -44,7 +45,7 @@ unsafe fn copy_lanes<S: Simd>(v: S::V) -> [f32; 16] {
 /// The demands of [`Simd`] must hold.
 #[inline(always)]
 unsafe fn check<S: Simd>(name: &str, found: S::V, one: impl Fn(usize) -> f32) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller runs on a machine with `S`.
     let found = unsafe { copy_lanes::<S>(found) };
     for (lane, found) in found.into_iter().enumerate().take(S::LANES) {
         let (expected, isa) = (one(lane), S::ISA);
@@ -93,7 +94,7 @@ impl Body for Arithmetic {
                             () if is_max => a.max(b),
                             () => a.min(b),
                         };
-                        // Either zero will do.
+                        // Either sign of zero is correct.
                         let fits = is_same(*found, expected) || *found == 0.0 && expected == 0.0;
                         assert!(fits, "{name}_or_nan({a:e}, {b:e}) on {:?} is {found:e}", S::ISA);
                     }
@@ -203,7 +204,7 @@ fn add_pairs(a: u32, b: u32, sum: u32) -> u32 {
 /// The demands of [`Simd`] must hold.
 #[inline(always)]
 unsafe fn check_words<S: Simd>(name: &str, found: S::I32, one: impl Fn(usize) -> u32) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller runs on a machine with `S`.
     let found = unsafe { copy_lanes::<S>(found.to_bits()) };
     for (i, x) in found.iter().enumerate().take(S::LANES) {
         assert_eq!(x.to_bits(), one(i), "{name} on {:?}", S::ISA);

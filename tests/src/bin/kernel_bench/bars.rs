@@ -187,7 +187,7 @@ fn product(bench: &Bench, sizes: ProductSizes, activation: Activation, turns: us
     let mut weights = Vec::with_capacity(turns);
     for _ in 0..turns {
         let b = MatRef::row_major(&b, k, n);
-        weights.push(Pool::to_its_end(|| PackedB::new(bench.isa, b)));
+        weights.push(Pool::run_to_end(|| PackedB::new(bench.isa, b)));
     }
     let a = Lhs::Plain(MatRef::row_major(&a, m, k));
     let mut c = vec![0.0; m * n];
@@ -204,7 +204,7 @@ fn product_of_bytes(bench: &Bench, sizes: ProductSizes) -> Timed {
     let (a, b) = (&bytes[..m * k], &bytes[..k * n]);
     let a = ByteMatrix { bits: MatRef::row_major(a, m, k), signed: false };
     let b = ByteMatrix { bits: MatRef::row_major(b, k, n), signed: true };
-    let packed = Pool::to_its_end(|| PackedB::from_bytes(bench.isa, b));
+    let packed = Pool::run_to_end(|| PackedB::from_bytes(bench.isa, b));
     let mut c = vec![0; m * n];
     let zero_points = ZeroPoints { a: &[128], b: &[] };
     time(bench, |_| gemm_bytes(&bench.exec(), a, ByteRhs::Packed(&packed), zero_points, &mut c))
@@ -308,7 +308,7 @@ fn lstm_of(bench: &Bench, batch: usize, hidden: usize) -> Timed {
     let (x, weights) = (numbers(rows * hidden), numbers(hidden * width));
     let [weights, state] = [(); 2].map(|()| {
         let matrix = MatRef::row_major(&weights, hidden, width);
-        Pool::to_its_end(|| PackedB::new(bench.isa, matrix))
+        Pool::run_to_end(|| PackedB::new(bench.isa, matrix))
     });
     let [f, g] = [Unary::Sigmoid, Unary::Tanh].map(Gate::Of);
     let state = Rhs::Packed(&state);

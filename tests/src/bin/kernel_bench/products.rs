@@ -68,7 +68,7 @@ fn product_of_bytes(group: &mut Group<'_>, (m, n, k): Shape) {
     if group.wants(&packed) {
         let weights: Vec<_> = (0..copies)
             .map(|i| {
-                Pool::to_its_end(|| PackedB::from_bytes(bench.isa, view_signed(&weights[i], k, n)))
+                Pool::run_to_end(|| PackedB::from_bytes(bench.isa, view_signed(&weights[i], k, n)))
             })
             .collect();
         group.time_layer(&packed, work, copies, |i| multiply(ByteRhs::Packed(&weights[i])));
@@ -118,7 +118,7 @@ fn product(group: &mut Group<'_>, (m, n, k): Shape) {
     let [packed, plain, transposed] = &names;
     if group.wants(packed) {
         let pack =
-            |b: &Vec<f32>| Pool::to_its_end(|| PackedB::new(bench.isa, MatRef::row_major(b, k, n)));
+            |b: &Vec<f32>| Pool::run_to_end(|| PackedB::new(bench.isa, MatRef::row_major(b, k, n)));
         let weights: Vec<PackedB> = weights.iter().map(pack).collect();
         group.time_layer(packed, work, copies, |i| multiply(Rhs::Packed(&weights[i])));
     }

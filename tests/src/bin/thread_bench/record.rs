@@ -236,7 +236,7 @@ impl RandomProduct {
             let m = draw(&mut state, 1.0, 1024.0);
             let [k, n] = [(); 2].map(|()| draw(&mut state, 32.0, 2048.0));
             let b = numbers(k * n);
-            let b = Pool::to_its_end(|| PackedB::new(Isa::detect(), MatRef::row_major(&b, k, n)));
+            let b = Pool::run_to_end(|| PackedB::new(Isa::detect(), MatRef::row_major(&b, k, n)));
             let name = format!("{m} x {k} x {n}");
             products.push(RandomProduct { name, rows: m, a: numbers(m * k), b });
         }

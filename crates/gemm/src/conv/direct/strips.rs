@@ -108,7 +108,7 @@ impl Unit<'_> {
         let Pairs { segments, registers, sums, .. } = pairs;
         // SAFETY: the windows of these outputs are in the copy; weights were packed for these
         // channels and a machine that multiplies tiles.
-        unsafe { registers.multiply([pair.len(), vectors], segments, &operands, sums, ahead) };
+        unsafe { registers.multiply(pair.len(), vectors, segments, &operands, sums, ahead) };
         for (strip, [row, col]) in starts.into_iter().enumerate().take(pair.len()) {
             let mut epilogue = None;
             let end = self.end(row, col, &channels, &mut epilogue);

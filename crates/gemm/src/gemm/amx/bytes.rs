@@ -1,8 +1,8 @@
-//! Products of bytes by tiles, summed up in integers of 32 bits.
+//! Products of bytes by tiles, added up in integers of 32 bits.
 //!
-//! Both operands are the words of [`integer`](crate::gemm::integer) where they are: rows of A whose
-//! words are adjacent, and panels of B. Nothing is copied or padded, so a row must have a whole
-//! number of tiles.
+//! Both operands are read in place as the words of [`integer`](crate::gemm::integer): rows of A
+//! whose words are adjacent, and panels of B. Nothing is copied or padded, so a row must have a
+//! whole number of tiles.
 
 use super::{Ahead, FETCHED, Operands, ROWS, Registers, STRIPS, Segment, Sums, Words, strips_of};
 use crate::gemm::TileEnd;
@@ -14,23 +14,23 @@ pub(in crate::gemm) const LEAST_ROWS: usize = 16;
 /// Choice: words of a tile below which too little of it is used.
 const LEAST_DEPTH: usize = 8;
 
-/// Returns the most words of a tile of which a row of `words` has a whole number; `None` if tiles
+/// Returns the largest number of words of a tile that divides a row of `words`; `None` if tiles
 /// would be mostly empty.
 pub(in crate::gemm) fn depth_of(words: usize) -> Option<usize> {
     let divides = |depth: &usize| words > 0 && words.is_multiple_of(*depth);
     (LEAST_DEPTH..=ROWS).rev().find(divides)
 }
 
-/// A product C = A B with sizes checked.
+/// A product C = A B with checked sizes.
 pub(in crate::gemm) struct BytesByTiles {
     pub(in crate::gemm) caches: Caches,
-    /// Rows and columns of C.
+    /// Numbers of rows and columns of C.
     pub(in crate::gemm) size: [usize; 2],
     /// Words of a row of A.
     pub(in crate::gemm) words: usize,
     /// Words of a tile, which divide those of a row.
     pub(in crate::gemm) depth: usize,
-    /// Rows whose words are adjacent.
+    /// Left operand, rows whose words are adjacent.
     pub(in crate::gemm) a: Panels,
     pub(in crate::gemm) b: Panels,
     pub(in crate::gemm) c: SendPtr<i32>,
@@ -52,12 +52,13 @@ impl BytesByTiles {
         pool.run_on(threads, parts.rows * parts.cols, |unit| {
             let rows = split_even(m, parts.rows, unit / parts.cols);
             let panels = split_even(panels, parts.cols, unit % parts.cols);
-            // SAFETY: the unit owns this rectangle of C; the rest is the caller's promise.
+            // SAFETY: the unit owns this rectangle of C; the caller has valid operands and tiles of
+            // bytes.
             unsafe { self.unit(rows, panels) }
         })
     }
 
-    /// Returns the number of parts that rows and panels are cut into.
+    /// Returns the numbers of parts into which rows and panels are cut.
     fn cut(&self, threads: usize, panels: usize) -> Grid {
         let [m, _] = self.size;
         // Rows of A of a unit stay in half of the second-level cache while panels pass by.
@@ -71,13 +72,13 @@ impl BytesByTiles {
     ///
     /// # Safety
     ///
-    /// The conditions of [`BytesByTiles::run`] hold.
+    /// The demands of [`BytesByTiles::run`] must hold.
     unsafe fn unit(&self, rows: std::ops::Range<usize>, panels: std::ops::Range<usize>) {
         let (w, pitch, n) = (self.b.width, self.a.ws, self.size[1]);
         let (each, count) = strips_of(rows.len());
         let segments = [Segment { skip: 0, tiles: self.words / self.depth }];
         let mut sums = Sums::new();
-        // SAFETY: the caller's promise; this thread is in no other unit.
+        // SAFETY: the caller has tiles of bytes, and this thread is in no other unit.
         let registers = unsafe { Registers::set_up_for(Words::Quads, each, self.depth) };
         for panel in panels.clone() {
             let (col, vectors) = (panel * w, (n - panel * w).div_ceil(w / 2).min(2));
@@ -95,11 +96,11 @@ impl BytesByTiles {
                 } else {
                     Ahead::Nothing
                 };
-                // SAFETY: the strips have as many rows, and both operands all words.
+                // SAFETY: the strips have as many rows as the registers, and both operands all
+                // words.
                 unsafe {
-                    let size = [strips, vectors];
-                    registers.multiply(size, &segments, &operands, &mut sums, ahead);
-                }
+                    registers.multiply(strips, vectors, &segments, &operands, &mut sums, ahead)
+                };
                 for (strip, row) in starts.into_iter().enumerate().take(strips) {
                     let end = TileEnd {
                         c: self.c.get().wrapping_add(row * n + col).cast(),

@@ -1,45 +1,47 @@
 //! Products of many rows with a constant in 16 bits, by tiles.
 //!
 //! All of A is rounded first, row by row. Then each unit of work has some rows, which stay in the
-//! second-level cache, and some panels of B: it makes pairs of a panel, and all its rows meet it.
+//! second-level cache, and some panels of B: it converts a panel to pairs, and all its rows meet
+//! it.
 
 use super::{Ahead, FETCHED, Operands, Registers, STRIPS, Segment, Sums, depth_of, strips_of};
 use crate::gemm::bf16;
-use crate::gemm::bf16::pairs_of;
+use crate::gemm::bf16::make_pairs;
 use crate::gemm::pack::{PackedB, SendPtr, panel_width};
 use crate::gemm::{Operand, PackSource, TileEnd, TileEpilogue};
 use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::{Caches, Ended, Exec, Grid, Isa, Operation, Parts, Pool, Work, split_even};
 
-/// Work: rows of a unit, if there are as many, that are worth the pairs of all panels of B.
+/// Work: rows of a unit that are worth converting all panels of B to pairs, if C has as many.
 const LEAST_ROWS: usize = 192;
 /// Work: rows that are rounded at a time.
 const ROUNDED_ROWS: usize = 32;
 
-/// A product C = epilogue(A B) with sizes checked.
+/// A product C = epilogue(A B) with checked sizes.
 pub(in crate::gemm) struct ProductByTiles<'a> {
     pub(in crate::gemm) isa: Isa,
     pub(in crate::gemm) caches: Caches,
-    /// Rows of C; there is at least one step of k.
+    /// Number of rows of C.
     pub(in crate::gemm) m: usize,
+    /// Number of steps, at least one.
     pub(in crate::gemm) k: usize,
-    /// No panels.
+    /// Left operand, a matrix or a source.
     pub(in crate::gemm) a: Operand<'a>,
-    /// In 16 bits.
+    /// Right operand in 16 bits.
     pub(in crate::gemm) b: &'a PackedB,
     pub(in crate::gemm) c: SendPtr,
     pub(in crate::gemm) ldc: usize,
     pub(in crate::gemm) epilogue: TileEpilogue,
 }
 
-/// Words from one rounded row of `k` steps to the next.
+/// Returns the stride between rounded rows of `k` steps, in words.
 fn pitch(k: usize) -> usize {
     let (_, words) = depth_of(k.div_ceil(2));
-    // Rows some KB apart share a few places in a cache.
+    // Rows some KB apart share a few sets of a cache.
     if words.is_multiple_of(256) { words + 16 } else { words }
 }
 
-/// Floats of scratch memory that grow with the sizes of a product.
+/// Returns the floats of scratch memory that grow with the sizes of a product.
 pub(in crate::gemm) fn scratch_floats(exec: &Exec<'_>, m: usize, k: usize) -> usize {
     let panel = k.saturating_add(32).saturating_mul(panel_width(exec.isa)) / 2;
     m.saturating_mul(pitch(k)).saturating_add(panel.saturating_mul(exec.pool.threads()))
@@ -66,20 +68,21 @@ impl ProductByTiles<'_> {
             pool.run_on(threads, parts.rows * parts.cols, |unit| {
                 let part = split_even(m, parts.rows, unit / parts.cols);
                 let cols = split_even(panels, parts.cols, unit % parts.cols);
-                // SAFETY: the unit owns this rectangle of C; the rest is the caller's promise.
+                // SAFETY: the unit owns this rectangle of C; the caller has valid operands and
+                // tiles.
                 unsafe { self.unit(rows, part, cols) }
             })
         })
     }
 
-    /// Returns the number of parts that rows and panels are cut into.
+    /// Returns the numbers of parts into which rows and panels are cut.
     fn cut(&self, threads: usize, panels: usize) -> Grid {
         let (m, pitch) = (self.m, pitch(self.k));
         let wanted = Parts::count_for(threads);
-        // Rows of A of a unit stay in half of the second-level cache, a word for two numbers.
+        // Rows of A of a unit stay in half of the second-level cache, one word per two numbers.
         let most_words = self.caches.own_floats(1, 2);
-        // Rows of C are written whole, as far as the cache holds them; but each part of the rows
-        // makes pairs of B again.
+        // Rows of C are written whole, as far as the cache holds them, but each part of the rows
+        // converts B to pairs again.
         let most = (m / LEAST_ROWS).max(1);
         let kept = m.saturating_mul(pitch + self.b.cols()).div_ceil(most_words);
         let least = (m * pitch).div_ceil(most_words).min(m);
@@ -121,7 +124,7 @@ impl ProductByTiles<'_> {
                         to_step: pitch,
                         words,
                     };
-                    // SAFETY: these rows belong to the part; the machine rounds.
+                    // SAFETY: the part owns these rows; the machine rounds.
                     unsafe { rows.round() };
                 }
                 Operand::Matrix(a) => self.round_packed(a, first, count, to),
@@ -131,8 +134,8 @@ impl ProductByTiles<'_> {
         })
     }
 
-    /// Rounds some rows of a matrix whose rows are not adjacent in memory: they are packed, and
-    /// transposed.
+    /// Rounds some rows of a matrix whose rows are not adjacent in memory: packs and transposes
+    /// them first.
     fn round_packed(&self, a: &dyn PackSource, first: usize, count: usize, to: *mut f32) {
         /// Cache: steps of a panel on the stack: 32 KB with AVX-512.
         const STEPS: usize = 256;
@@ -158,7 +161,7 @@ impl ProductByTiles<'_> {
                         to_step: 0,
                         words: whole,
                     };
-                    // SAFETY: this part of the row belongs to the caller; the machine rounds.
+                    // SAFETY: the caller owns this part of the row; the machine rounds.
                     unsafe { rows.round() };
                 }
             }
@@ -169,7 +172,7 @@ impl ProductByTiles<'_> {
     ///
     /// # Safety
     ///
-    /// As [`ProductByTiles::run`].
+    /// The demands of [`ProductByTiles::run`] must hold.
     unsafe fn unit(
         &self,
         rounded: &[f32],
@@ -184,13 +187,13 @@ impl ProductByTiles<'_> {
         let mut sums = Sums::new();
         with_scratch(words * w, |pairs| {
             pairs[k.div_ceil(2) * w..].fill(0.0);
-            // SAFETY: the caller's promise; this thread is in no other unit.
+            // SAFETY: the caller has tiles, and this thread is in no other unit.
             let registers = unsafe { Registers::set_up(each, depth) };
             for panel in panels.clone() {
                 let (col, vectors) =
                     (panel * w, (self.b.cols() - panel * w).div_ceil(w / 2).min(2));
-                // SAFETY: the panel has `k` steps, and the scratch room for their pairs.
-                unsafe { pairs_of(self.b.storage(), view.at(panel, 0), k, pairs.as_mut_ptr()) };
+                // SAFETY: the panel has `k` steps, and the scratch memory has room for their pairs.
+                unsafe { make_pairs(self.b.storage(), view.at(panel, 0), k, pairs.as_mut_ptr()) };
                 let b = [0, w / 2].map(|at| pairs[at..].as_ptr());
                 for first in (0..count).step_by(STRIPS) {
                     let strips = STRIPS.min(count - first);
@@ -205,10 +208,10 @@ impl ProductByTiles<'_> {
                     } else {
                         Ahead::Nothing
                     };
-                    // SAFETY: the strips have as many rounded rows, and the pairs all words.
+                    // SAFETY: the strips have as many rounded rows as the registers, and the pairs
+                    // all words.
                     unsafe {
-                        let size = [strips, vectors];
-                        registers.multiply(size, &segments, &operands, &mut sums, ahead);
+                        registers.multiply(strips, vectors, &segments, &operands, &mut sums, ahead);
                     }
                     for (strip, row) in starts.into_iter().enumerate().take(strips) {
                         let epilogue;

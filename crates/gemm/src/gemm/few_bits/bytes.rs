@@ -1,15 +1,15 @@
 //! Products of few bits with left operands of 8 bits.
 //!
-//! Each block of a row of A becomes bytes with sign and a scale: its largest magnitude is 127.
-//! Codes become bytes without sign by a mask, without a conversion, and bytes are multiplied four
-//! to a lane. Sums over a block are integers; the zero point is taken off them, exactly, and their
-//! multiple of both scales is added to the total. Totals are the same bits on all instruction sets,
-//! as multiplying and adding them are two roundings everywhere.
+//! Each block of a row of A becomes signed bytes and a scale, so that its largest magnitude is 127.
+//! Codes become unsigned bytes by a mask, without a conversion, and bytes are multiplied four to a
+//! lane. Sums over a block are integers. The contribution of the zero point is subtracted from
+//! them, exactly, and the difference times both scales is added to the total. Totals have the same
+//! bits on all instruction sets, as multiplying and adding them are two roundings everywhere.
 //!
 //! - **`VPDPBUSD`** adds four products to a lane of 32 bits.
-//! - **`VPMADDUBSW`** adds two to a lane of 16 bits and saturates, which codes of 4 bits cannot
-//!   reach; those of 8 bits are multiplied as two of 4. A few such sums fit 16 bits before they are
-//!   added to those of 32.
+//! - **`VPMADDUBSW`** adds two products to a lane of 16 bits and saturates, which codes of 4 bits
+//!   cannot reach; codes of 8 bits are multiplied as two of 4. A few such sums fit 16 bits before
+//!   they are added to those of 32.
 
 use super::super::epilogue::{Epilogue, TileEpilogue};
 use super::super::matrix::{MatRef, strided_len};
@@ -21,13 +21,13 @@ use sardonyx_simd::portable::Portable;
 use sardonyx_simd::{Body, Ended, Exec, Integers, Isa, Loop, Operation, Simd, Work};
 use sardonyx_simd::{check_isa, dispatch, split_even};
 
-/// Limit: magnitude below which all elements of a block count as zero: 2^-100. The inverse of its
+/// Limit: magnitude below which all elements of a block count as zero: 2^-100. The inverse of their
 /// scale would overflow.
 const LEAST: f32 = f32::from_bits((127 - 100) << 23);
-/// The largest magnitude of a byte with sign.
+/// The largest magnitude of a signed byte.
 const MOST: f32 = 127.0;
-/// A number whose sum with another, of a magnitude below 2^22, has that one rounded to the nearest
-/// integer, ties to even, in its lowest bits.
+/// 1.5 * 2^23: added to a number of a magnitude below 2^22, it leaves the nearest integer, ties to
+/// even, in the lowest bits.
 const TO_INTEGER: f32 = 12_582_912.0;
 
 /// Returns the bytes of scratch memory that [`gemm_few_bits_in_bytes`] takes for these operands.
@@ -36,11 +36,11 @@ pub fn gemm_few_bits_in_bytes_scratch(a: &MatRef<'_>, b: &FewBits) -> usize {
 }
 
 /// Computes C = epilogue(A B) like [`gemm_few_bits`](super::gemm_few_bits), with each block of a
-/// row of A rounded to 8 bits. An element of A is off by at most a 254th of the largest magnitude
-/// of its block. Blocks of more than 256 steps are rounded in parts. A row with an element that is
-/// not finite has a result of NaN.
+/// row of A rounded to 8 bits. The error of an element of A is at most a 254th of the largest
+/// magnitude of its block. Blocks of more than 256 steps are rounded in parts. A row with an
+/// element that is not finite has a result of NaN.
 ///
-/// The bits of C are the same for all instruction sets and threads, up to functions of the
+/// The bits of C are the same for all instruction sets and threads, except for functions of the
 /// epilogue.
 ///
 /// # Panics
@@ -58,6 +58,7 @@ pub fn gemm_few_bits_in_bytes(
     multiply(exec, a, b, c, ldc, epilogue, Instructions::best(b.isa))
 }
 
+/// Computes the product by these instructions.
 fn multiply(
     exec: &Exec<'_>,
     a: MatRef<'_>,
@@ -85,8 +86,8 @@ fn multiply(
     })
 }
 
-/// Returns the words of a row of A in bytes: its bytes, then a scale for each segment, then what
-/// the zero points take off each sum.
+/// Returns the number of words of a row of A in bytes: its bytes, then a scale for each segment,
+/// then a correction for the zero points of each segment.
 fn row_words(b: &FewBits) -> usize {
     b.pitch / 4 + 2 * b.segments.len()
 }
@@ -112,7 +113,7 @@ fn round_rows(exec: &Exec<'_>, a: MatRef<'_>, b: &FewBits, rows: &mut [f32]) -> 
     })
 }
 
-/// Rounds a row of A that is laid out as panels are.
+/// Body and loop that round a row of A that is laid out like panels.
 struct RoundRow<'a> {
     b: &'a FewBits,
     floats: &'a [f32],
@@ -140,7 +141,7 @@ impl Loop for RoundRow<'_> {
         for (segment, (scale, correction)) in b.segments.iter().zip(numbers) {
             let places = segment.rows * (32 / b.bits);
             let x = &floats[segment.a_at..][..places];
-            // Magnitudes have the order of their bits, and those of NaN are the largest.
+            // Magnitudes are ordered like their bits, and those of NaN are the largest.
             let magnitudes = x.iter().map(|x| x.to_bits() & (u32::MAX >> 1));
             let most = f32::from_bits(magnitudes.fold(0, u32::max));
             let inverse;
@@ -166,7 +167,7 @@ impl Loop for RoundRow<'_> {
     }
 }
 
-/// Writes bytes in the order in which masks take codes from words: a word for each phase of the
+/// Writes bytes in the order in which masks extract codes from words: a word for each phase of the
 /// bits in a byte.
 #[inline(always)]
 fn spread(bits: usize, bytes: &[u8], words: &mut [f32]) {
@@ -206,6 +207,7 @@ fn even_bytes(bytes: u64) -> u32 {
 /// Instructions that multiply bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Instructions {
+    /// Instructions of an instruction set.
     Plain(Isa),
     /// `VPDPBUSD` of AVX-512.
     #[cfg(target_arch = "x86_64")]
@@ -213,6 +215,7 @@ enum Instructions {
 }
 
 impl Instructions {
+    /// Returns the fastest instructions of this machine on `isa`.
     fn best(isa: Isa) -> Instructions {
         #[cfg(target_arch = "x86_64")]
         if isa == Isa::Avx512 && is_x86_feature_detected!("avx512vnni") {
@@ -244,10 +247,10 @@ impl Instructions {
     }
 }
 
-/// A product in bytes, sizes checked.
+/// A product in bytes with checked sizes.
 struct InBytes<'a> {
     b: &'a FewBits,
-    /// Rows of A, rounded.
+    /// Rows of A, rounded, [`row_words`] apart.
     rows: &'a [f32],
     m: usize,
     c: SendPtr,
@@ -257,6 +260,7 @@ struct InBytes<'a> {
 }
 
 impl InBytes<'_> {
+    /// Computes the product.
     fn run(&self, exec: &Exec<'_>) -> Result<(), Ended> {
         let (b, w) = (self.b, panel_width(self.b.isa));
         let panels = b.cols.div_ceil(w);
@@ -270,14 +274,14 @@ impl InBytes<'_> {
         parts.run(exec.pool, |part| {
             for piece in split_even(pieces, parts.count, part) {
                 let rows = split_even(self.m, blocks, piece / panels);
-                // SAFETY: the machine has the instructions; sizes were checked, and the part owns
+                // SAFETY: the machine has the instructions, sizes were checked, and the part owns
                 // the columns of this panel in these rows.
                 unsafe { self.multiply_panel(piece % panels, rows) };
             }
         })
     }
 
-    /// Multiplies some rows with a panel.
+    /// Multiplies some rows by a panel.
     ///
     /// # Safety
     ///
@@ -310,14 +314,14 @@ impl InBytes<'_> {
                     },
                 },
             };
-            // SAFETY: the caller's promise; the rows and the panel are there.
+            // SAFETY: the caller owns these elements of C; the rows and the panel are valid.
             unsafe { self.by.tile(b.bits, count)(&tile) };
             row += count;
         }
     }
 }
 
-/// Rows of A in bytes with a panel.
+/// A tile: some rows of A in bytes, and a panel.
 pub(super) struct Tile<'a> {
     b: &'a FewBits,
     panel: *const f32,
@@ -326,21 +330,22 @@ pub(super) struct Tile<'a> {
     end: TileEnd,
 }
 
+/// Function that computes one tile.
 pub(super) type TileFn = unsafe fn(&Tile<'_>);
 
-/// The way an instruction set multiplies bytes.
+/// Multiplication of bytes on an instruction set.
 trait Dot<S: Simd> {
     /// Whether products add up in lanes of 16 bits.
     const IN_SHORTS: bool;
 
-    /// Adds the products of four bytes without sign, the codes, and four with sign to each lane.
+    /// Adds to each lane the products of four unsigned bytes, the codes, and four signed bytes.
     ///
     /// # Safety
     ///
     /// The machine must have the instruction, and sums of 16 bits must fit.
     unsafe fn dot(codes: S::I32, a: u32, sums: S::I32) -> S::I32;
 
-    /// Converts integers that floats stand for exactly.
+    /// Converts integers that floats hold exactly.
     ///
     /// # Safety
     ///
@@ -348,8 +353,8 @@ trait Dot<S: Simd> {
     unsafe fn to_floats(sums: S::I32) -> S::V;
 }
 
-/// Returns the rows of words whose products fit sums of 16 bits: codes of 4 bits, or halves of
-/// codes of 8, add at most 3,810 in each phase, those of 2 bits 762.
+/// Returns the number of rows of words whose products fit sums of 16 bits. Codes of 4 bits, or
+/// halves of codes of 8, add at most 3,810 in each phase, codes of 2 bits 762.
 const fn rows_in_shorts(bits: usize) -> usize {
     match bits {
         4 => 4,
@@ -361,16 +366,16 @@ const fn rows_in_shorts(bits: usize) -> usize {
 ///
 /// # Safety
 ///
-/// The machine has the instructions of [`Simd`] and `D`; `R` rows of A, the panel and the output
+/// The machine has the instructions of [`Simd`] and `D`. `R` rows of A, the panel and the output
 /// must be valid.
 #[inline(always)]
 unsafe fn multiply_tile<S: Simd, D: Dot<S>, const BITS: usize, const R: usize>(t: &Tile<'_>) {
     let b = t.b;
     let (w, pitch) = (2 * S::LANES, row_words(b));
     let (zeros_at, words_at) = b.offsets();
-    // Codes of 8 bits are two halves where sums have 16 bits.
+    // Codes of 8 bits are split into two halves if sums have 16 bits.
     let in_halves = D::IN_SHORTS && BITS == 8;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has the instructions and valid rows, panel and output.
     unsafe {
         let (zero, none) = (S::splat(0.0), S::I32::splat(0));
         let mut totals = [[zero; 2]; R];
@@ -466,7 +471,7 @@ unsafe fn multiply_tile<S: Simd, D: Dot<S>, const BITS: usize, const R: usize>(t
 /// The machine has the instructions of [`Simd`].
 #[inline(always)]
 unsafe fn part_of_bytes<S: Simd>(words: S::I32, bits: usize, at: usize) -> S::I32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller runs on a machine with `S`.
     unsafe {
         let words = if at > 0 { words.shift_right(at as u32) } else { words };
         let mask = (0x0101_0101u32 * ((1 << bits) - 1)).cast_signed();
@@ -477,11 +482,12 @@ unsafe fn part_of_bytes<S: Simd>(words: S::I32, bits: usize, at: usize) -> S::I3
 /// Defines the functions for tiles on an instruction set.
 macro_rules! byte_tiles {
     ($name:ident, $simd:ty, $dot:ty, $set:ident) => {
+        /// Returns the function for tiles of `rows` rows with codes of `bits` bits.
         pub(super) fn $name(bits: usize, rows: usize) -> TileFn {
             enable!(
                 $set,
                 unsafe fn tile<const BITS: usize, const R: usize>(t: &Tile<'_>) {
-                    // SAFETY: the instructions are enabled here; the rest is the caller's promise.
+                    // SAFETY: the instructions are enabled here; the caller has a valid tile.
                     unsafe { multiply_tile::<$simd, $dot, BITS, R>(t) }
                 }
             );
@@ -500,7 +506,7 @@ macro_rules! byte_tiles {
     };
 }
 
-/// Returns the even and the odd bytes with sign of a word, as pairs of integers of 16 bits.
+/// Returns the even and the odd signed bytes of a word, each as a pair of integers of 16 bits.
 #[inline(always)]
 fn pairs_of(word: u32) -> [i32; 2] {
     let [a, b, c, d] = word.to_le_bytes().map(|byte| i32::from(byte.cast_signed()));
@@ -550,7 +556,7 @@ mod x86 {
     use sardonyx_simd::avx2::Avx2;
     use sardonyx_simd::avx512::Avx512;
 
-    /// Four products in one instruction.
+    /// Four products in one instruction, `VPDPBUSD`.
     struct Quads;
 
     impl Dot<Avx512> for Quads {
@@ -564,12 +570,12 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn to_floats(sums: __m512i) -> __m512 {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's machine has AVX-512.
             unsafe { _mm512_cvtepi32_ps(sums) }
         }
     }
 
-    /// Two products in one instruction, in sums of 16 bits.
+    /// Two products in one instruction, `VPMADDUBSW`, in sums of 16 bits.
     struct Shorts;
 
     impl Dot<Avx512> for Shorts {
@@ -577,7 +583,7 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn dot(codes: __m512i, a: u32, sums: __m512i) -> __m512i {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's machine has AVX-512.
             unsafe {
                 let a = _mm512_set1_epi32(a.cast_signed());
                 _mm512_add_epi16(sums, _mm512_maddubs_epi16(codes, a))
@@ -586,7 +592,7 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn to_floats(sums: __m512i) -> __m512 {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's machine has AVX-512.
             unsafe { _mm512_cvtepi32_ps(sums) }
         }
     }
@@ -596,7 +602,7 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn dot(codes: __m256i, a: u32, sums: __m256i) -> __m256i {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's machine has AVX2.
             unsafe {
                 let a = _mm256_set1_epi32(a.cast_signed());
                 _mm256_add_epi16(sums, _mm256_maddubs_epi16(codes, a))
@@ -605,7 +611,7 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn to_floats(sums: __m256i) -> __m256 {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's machine has AVX2.
             unsafe { _mm256_cvtepi32_ps(sums) }
         }
     }
@@ -624,7 +630,7 @@ mod tests {
     use crate::gemm::{Activation, Bias};
     use sardonyx_simd::Pool;
 
-    /// Lists the ways of multiplying bytes that this machine has.
+    /// Lists the instructions for bytes that this machine has.
     fn all_instructions() -> Vec<Instructions> {
         let sets = Isa::available().iter().copied();
         let mut all: Vec<Instructions> =
@@ -646,8 +652,8 @@ mod tests {
         c.iter().map(|x| x.to_bits()).collect()
     }
 
-    /// Checks that results have the same bits everywhere and are as far from the sum in double
-    /// precision as rounding to 8 bits allows.
+    /// Checks that results have the same bits everywhere and differ from the sum in double
+    /// precision by no more than rounding to 8 bits allows.
     #[test]
     fn products_in_bytes_are_within_the_bound() {
         for form in forms() {
@@ -704,7 +710,7 @@ mod tests {
         }
     }
 
-    /// Checks sums of the largest products, which sums of 16 bits must not saturate at: they are
+    /// Checks sums of the largest products, at which sums of 16 bits must not saturate. They are
     /// exact, as A consists of one magnitude.
     #[test]
     fn extremes_are_exact() {
@@ -759,7 +765,7 @@ mod tests {
     };
 
     /// Checks that only rows with elements that are not finite have results that are not, and that
-    /// zeros and the smallest numbers divide by nothing.
+    /// zeros and the smallest numbers cause no division by zero.
     #[test]
     fn numbers_without_a_scale() {
         let example = Example::new(SMALL);
@@ -793,7 +799,7 @@ mod tests {
             [(0.5, 0.0), (1.5, 2.0), (2.5, 2.0), (-0.5, 0.0), (-63.5, -64.0), (0.501, 1.0)]
         {
             for by in all_instructions() {
-                // Only the first code is multiplied by `x`, and by nothing the second.
+                // Only the first code is multiplied by `x`, the second by 127.
                 let mut a = [0.0; 32];
                 (a[0], a[1]) = (x, 127.0);
                 let b = FewBits::new(by.isa(), &example.matrix()).unwrap();

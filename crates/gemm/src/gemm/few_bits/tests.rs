@@ -4,7 +4,7 @@ use super::*;
 use crate::gemm::tests::random;
 use crate::gemm::{Activation, Bias};
 
-/// A matrix of random codes, and the numbers that they stand for.
+/// A matrix of random codes, and the numbers of their blocks.
 pub(super) struct Example {
     bytes: Vec<u8>,
     pub(super) scales: Vec<f32>,
@@ -17,12 +17,12 @@ pub(super) struct Example {
 pub(super) struct ExampleForm {
     pub(super) bits: usize,
     pub(super) signed: bool,
-    /// Rows, columns, and rows of a block.
+    /// Numbers of rows, of columns, and of rows of a block.
     pub(super) sizes: [usize; 3],
-    /// Whether codes lie column by column, in whole blocks.
+    /// Whether codes follow each other column by column, in whole blocks.
     pub(super) in_columns: bool,
     pub(super) zeros: ExampleZeros,
-    /// Whether all scales are halves.
+    /// Whether f16 holds all scales exactly.
     pub(super) halves: bool,
     pub(super) is_sorted: bool,
 }
@@ -171,8 +171,8 @@ fn multiply(exec: &Exec<'_>, a: MatRef<'_>, b: &FewBits, epilogue: &Epilogue<'_>
     c
 }
 
-/// Checks that each element is as far from the sum in double precision as chains of a block's
-/// length allow.
+/// Checks that each element differs from the sum in double precision by no more than chains of a
+/// block's length allow.
 #[test]
 fn products_of_few_and_many_rows() {
     for form in forms() {
@@ -247,7 +247,7 @@ fn many_rows_are_those_of_floats() {
     }
 }
 
-/// Checks that any steps of a panel can be widened: blocks of k are cut anywhere in words.
+/// Checks that any steps of a panel can be widened: blocks of k end anywhere in words.
 #[test]
 fn parts_of_panels() {
     for form in forms().into_iter().filter(|form| form.is_sorted) {
@@ -270,7 +270,7 @@ fn parts_of_panels() {
     }
 }
 
-/// Checks that columns are read from panels as the numbers that they stand for.
+/// Checks that columns are read from panels as the values of their codes.
 #[test]
 fn columns_are_gathered() {
     for form in forms() {
@@ -306,7 +306,7 @@ const SMALL: ExampleForm = ExampleForm {
     is_sorted: true,
 };
 
-/// Checks that zero points are codes: others would be rounded.
+/// Checks that zero points must be codes, as other numbers would be rounded.
 #[test]
 fn zero_points_that_are_no_codes_are_not_packed() {
     for (zero, signed, can_pack) in [

@@ -4,7 +4,7 @@ use super::*;
 use crate::gemm::{Activation, Bias};
 use sardonyx_simd::Pool;
 
-/// The definition.
+/// Computes a product by its definition.
 fn naive(a: &ByteMatrix<'_>, b: &ByteMatrix<'_>, zero_points: ZeroPoints<'_>) -> Vec<i32> {
     let (m, n, k) = (a.bits.rows(), b.bits.cols(), a.bits.cols());
     let value = |bits: u8, signed: bool| {
@@ -29,7 +29,8 @@ fn bytes(len: usize, salt: usize) -> Vec<u8> {
     (0..len).map(|i| ((i + salt) * 7919 % 65_537 * 31 % 257) as u8).collect()
 }
 
-/// Every instruction set and form, packed ahead of time or not, against the definition.
+/// Compares products on every instruction set and in every form, packed ahead of time or not, with
+/// the definition.
 fn check(a: ByteMatrix<'_>, b: ByteMatrix<'_>, zero_points: ZeroPoints<'_>, what: &str) {
     let want = naive(&a, &b, zero_points);
     for &isa in Isa::available() {
@@ -37,7 +38,7 @@ fn check(a: ByteMatrix<'_>, b: ByteMatrix<'_>, zero_points: ZeroPoints<'_>, what
             if !words.is_available(isa) {
                 continue;
             }
-            let packed = PackedB::in_words(isa, words, b).unwrap();
+            let packed = PackedB::pack_words(isa, words, b).unwrap();
             let elements = packed.panels.elements;
             let (depth, cols) = (b.bits.rows(), b.bits.cols());
             assert_eq!(PackedB::bytes_of(isa, elements, depth, cols), Some(packed.bytes()));
@@ -98,7 +99,7 @@ fn products_of_bytes_are_exact() {
     }
 }
 
-/// Checks sums that become floats, which go through an epilogue, each step rounded once.
+/// Checks sums that become floats and pass through an epilogue, with one rounding per operation.
 #[test]
 fn sums_become_floats() {
     for (m, n, k) in [(1, 1, 1), (3, 70, 33), (20, 37, 64), (40, 5, 700)] {
@@ -166,7 +167,8 @@ fn bytes_may_lie_anywhere() {
     }
 }
 
-/// Where multiplications of bytes into 16 bits saturate, and where sums wrap at 32 bits.
+/// Sizes and values at which multiplications of bytes into 16 bits would saturate, and at which
+/// sums wrap at 32 bits.
 #[test]
 fn the_largest_products_do_not_saturate() {
     let k = 35_000;
