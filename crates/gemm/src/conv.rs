@@ -1,19 +1,19 @@
 //! Convolution forward, for images whose channels come last or first.
 //!
-//! Vectors are some output channels of a pixel, but where these are few.
+//! Vectors are output channels of a pixel, unless a group has few of them.
 //!
 //! | convolution | loops |
 //! | --- | --- |
 //! | depthwise, one output channel for each input channel | [`depthwise`] |
 //! | 3 x 3 with many channels | [`winograd`] |
 //! | few output channels in a group, channels first | [`planes`] |
-//! | pointwise, then depthwise, in one go | [`expanded`] |
+//! | pointwise, then depthwise, without the image between them | [`expanded`] |
 //! | integers of 8 bits, channels first | [`integer`] |
 //! | the gradient of weights, channels first | [`weight_gradient`] |
 //! | everything else | [`direct`] |
 //!
 //! Weights are packed once, in a form that depends on neither the batch nor the spatial size. An
-//! input in rows becomes pixels while the rows of a block are copied; an output in rows is written
+//! input in rows becomes pixels while the rows of a block are copied. An output in rows is written
 //! from blocks of pixels. [`conv_naive`] is the plain loop for any number type and any rank, and
 //! the oracle of the tests.
 
@@ -43,7 +43,7 @@ use std::fmt;
 use crate::gemm::{Activation, SendPtr, TileEpilogue, amx, bf16};
 use depthwise::Depthwise;
 use direct::Direct;
-pub use expanded::ExpandedConv;
+pub use expanded::{ExpandedConv, ExpandedEpilogues};
 pub use gated::GatedConv;
 #[cfg(feature = "quantization")]
 pub use integer::{
@@ -64,18 +64,20 @@ use tile::{TileTable, tiles};
 pub use weight_gradient::WeightGradient;
 use winograd::Winograd;
 
-/// How the elements of an input or output lie.
+/// Memory layout of an input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// `[images, channels, spatial...]`, as the standard has it.
+    /// Layout `[images, channels, spatial...]` of the ONNX standard.
     Rows,
-    /// `[images, spatial..., pitch]`: the channels of a pixel are adjacent, pixels `pitch` apart.
-    /// What is between the last channel and the next pixel is neither read nor written.
+    /// Layout `[images, spatial..., pitch]`: the channels of a pixel are adjacent, pixels `pitch`
+    /// elements apart. Elements between the last channel and the next pixel are neither read nor
+    /// written.
     ChannelsLast { pitch: usize },
 }
 
 impl Order {
-    /// How many elements so many images take, up to the last channel of the last pixel.
+    /// Returns the number of elements from the first to the last channel of the last pixel of
+    /// `images` images; `None` on overflow.
     fn len(self, images: usize, channels: usize, plane: usize) -> Option<usize> {
         let pixels = images.checked_mul(plane)?;
         if pixels == 0 || channels == 0 {
@@ -88,56 +90,59 @@ impl Order {
     }
 }
 
-/// Elements, and how they lie.
+/// Elements with their layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Ordered<'a> {
     pub data: &'a [f32],
     pub order: Order,
 }
 
-/// The same, to be written.
+/// Elements to be written, with their layout.
 #[derive(Debug)]
 pub struct OrderedMut<'a> {
     pub data: &'a mut [f32],
     pub order: Order,
 }
 
-/// What is done to the result of a convolution before it is written:
-/// `activation(sum + bias + residual) * factor`.
+/// Operations on the result of a convolution before it is written: `activation(sum + bias +
+/// residual) * factor`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConvEpilogue<'a> {
-    /// One for each output channel.
+    /// One number for each output channel.
     pub bias: Option<&'a [f32]>,
-    /// Of the shape of the output, and in rows where the output is.
+    /// Summand of the shape of the output, in rows exactly if the output is.
     pub residual: Option<Ordered<'a>>,
     pub activation: Activation,
-    /// As the residual.
+    /// Factor of the shape of the output, in rows exactly if the output is.
     pub factor: Option<Ordered<'a>>,
 }
-pub use transpose::{PackedTranspose, TransposeParams, conv_transpose_naive};
+pub use transpose::{
+    PackedTranspose, TransposeBuffers, TransposeParams, TransposeSizes, conv_transpose_naive,
+};
 
-/// What a convolution is, apart from the size of its input. All lists have one entry per spatial
+/// Parameters of a convolution except the size of its input. All lists have one entry per spatial
 /// dimension.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ConvParams {
     pub in_channels: usize,
     pub out_channels: usize,
-    /// Both channel counts are multiples of it.
+    /// Number of groups, a divisor of both channel counts.
     pub groups: usize,
     pub kernel: PerAxis,
     pub strides: PerAxis,
     pub dilations: PerAxis,
-    /// Zeros before the first element of each dimension.
+    /// Number of zeros before the first element of each dimension.
     pub pads_begin: PerAxis,
-    /// Zeros after the last one.
+    /// Number of zeros after the last element of each dimension.
     pub pads_end: PerAxis,
 }
 
-/// One entry per spatial dimension, without memory of its own for three of them.
+/// List with one entry per spatial dimension, without an allocation for up to three of them.
 pub type PerAxis<T = usize> = SmallVec<[T; 3]>;
 
 impl ConvParams {
-    /// One group, stride and dilation 1, no padding; change the fields for the rest.
+    /// Makes parameters with one group, stride and dilation 1, and no padding. Change the fields
+    /// for others.
     pub fn new(in_channels: usize, out_channels: usize, kernel: &[usize]) -> ConvParams {
         let rank = kernel.len();
         ConvParams {
@@ -152,11 +157,11 @@ impl ConvParams {
         }
     }
 
-    /// Whether the fields fit each other.
+    /// Checks that the fields fit each other.
     ///
     /// # Errors
     ///
-    /// The first rule broken.
+    /// The first rule that is broken.
     pub fn check(&self) -> Result<(), ConvError> {
         let rank = self.kernel.len();
         let lists = [&self.strides, &self.dilations, &self.pads_begin, &self.pads_end];
@@ -181,19 +186,19 @@ impl ConvParams {
         self.weights_len().map(|_| ()).ok_or(ConvError::TooLarge)
     }
 
-    /// Elements of the weights, `[out_channels, in_channels / groups, kernel...]`; `None` when that
-    /// overflows.
+    /// Returns the number of weights, `[out_channels, in_channels / groups, kernel...]`; `None` on
+    /// overflow.
     fn weights_len(&self) -> Option<usize> {
         let taps = product(&self.kernel)?;
         (self.in_channels / self.groups).checked_mul(self.out_channels)?.checked_mul(taps)
     }
 
-    /// Whether each of several groups has one input channel and one output channel.
+    /// Whether there are several groups of one input channel and one output channel each.
     fn is_depthwise(&self) -> bool {
         self.in_channels == self.groups && self.out_channels == self.groups && self.groups > 1
     }
 
-    /// The spatial size of the output for an input of spatial size `spatial`.
+    /// Returns the spatial size of the output for an input of spatial size `spatial`.
     ///
     /// # Errors
     ///
@@ -229,27 +234,27 @@ fn product(dims: &[usize]) -> Option<usize> {
     dims.iter().try_fold(1usize, |p, &d| p.checked_mul(d))
 }
 
-/// Why a convolution cannot be computed.
+/// Reason for which a convolution cannot be computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConvError {
     /// Lists of different length, or more spatial dimensions than the kernel has.
     Rank { want: usize, got: usize },
-    /// Channels are not multiples of the groups.
+    /// Channels that are not multiples of the groups.
     Groups { groups: usize, in_channels: usize, out_channels: usize },
-    /// A kernel size, stride or dilation is zero.
+    /// A kernel size, stride or dilation of zero.
     Zero,
-    /// The kernel, with dilation, exceeds the padded input in dimension `dim`.
+    /// A kernel that, with dilation, exceeds the padded input in dimension `dim`.
     KernelTooLarge { dim: usize, kernel: usize, input: usize },
-    /// A size overflows.
+    /// A size that overflows.
     TooLarge,
-    /// A buffer has the wrong length.
+    /// A buffer of the wrong length.
     Length { what: &'static str, want: usize, got: usize },
-    /// A part of the epilogue lies in another order than the output.
+    /// A part of the epilogue in another layout than the output.
     Order { what: &'static str },
-    /// The convolution cannot be computed so.
+    /// An algorithm that cannot compute the convolution.
     Algorithm(Algorithm),
-    /// The work ended before it was done.
+    /// Work that was cancelled before it was complete.
     Ended(Ended),
 }
 
@@ -291,21 +296,21 @@ impl From<Ended> for ConvError {
     }
 }
 
-/// What a convolution multiplies.
+/// Number type of the operands of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operands {
     /// Floats.
     Exact,
-    /// Floats rounded to bfloat16, ties to even; sums are floats. Two neighbouring channels are
-    /// one step, so an instruction does twice the multiply-adds, and weights take half the memory.
+    /// Floats rounded to bfloat16, ties to even; sums are floats. Two neighbouring channels are one
+    /// step, so an instruction does twice the multiply-adds, and weights take half the memory.
     Rounded,
-    /// The same, multiplied by the tile registers of AMX. The channels of a pixel are filled up
-    /// with zeros to whole tiles.
+    /// Floats rounded like [`Operands::Rounded`], multiplied by the tile registers of AMX. Zeros
+    /// pad the channels of a pixel to whole tiles.
     Tiles,
 }
 
 impl Operands {
-    /// Whether a machine multiplies them, on that instruction set.
+    /// Whether this machine multiplies them on that instruction set.
     fn are_available(self, isa: Isa) -> bool {
         match self {
             Operands::Exact => true,
@@ -315,37 +320,37 @@ impl Operands {
     }
 }
 
-/// How a convolution is computed, which decides the form of its packed weights.
+/// Algorithm of a convolution, which decides the form of its packed weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// One output channel for each input channel, by taps.
+    /// One output channel for each input channel, computed by taps.
     Depthwise,
     /// One multiply-add for each weight and output.
     Direct(Operands),
-    /// Fewer multiply-adds on sums of inputs and of weights; takes 16 / 9 of the memory. It is the
-    /// sums that are rounded.
+    /// Fewer multiply-adds on sums of inputs and of weights, with 16 / 9 of the memory for weights.
+    /// If operands are rounded, these sums are.
     Winograd(Operands),
-    /// One multiply-add for each weight and output; vectors are neighbouring outputs of a plane.
+    /// One multiply-add for each weight and output. Vectors are neighbouring outputs of a plane.
     Planes,
 }
 
-/// Sums: fewest input and output channels of a group for which operands are rounded: with fewer,
+/// Sums: fewest input and output channels of a group for which operands are rounded. With fewer,
 /// rounding the inputs takes longer than the products save.
 const LEAST_ROUNDED: usize = 16;
-/// Sums: fewest steps of a sum for which AMX multiplies them.
+/// Sums: fewest steps of a sum that AMX multiplies.
 const LEAST_STEPS: usize = 16;
-/// Sums: fewest channels for which operands of Winograd's algorithm are rounded, which are more
-/// numbers.
+/// Sums: fewest channels for which operands of Winograd's algorithm are rounded, of which there are
+/// more than inputs and weights.
 const LEAST_ROUNDED_SUMS: usize = 64;
 
 impl Algorithm {
-    /// The fastest with exact operands for an output of so many pixels in all images, if that is
-    /// known.
+    /// Chooses the fastest algorithm with exact operands for an output of `pixels` pixels in all
+    /// images, if that number is known.
     ///
     /// # Errors
     ///
     /// If the parameters do not fit each other.
-    pub fn of(params: &ConvParams, pixels: Option<usize>) -> Result<Algorithm, ConvError> {
+    pub fn choose(params: &ConvParams, pixels: Option<usize>) -> Result<Algorithm, ConvError> {
         params.check()?;
         let suits = winograd::suits(params, &Geometry::new(params)?);
         Ok(match pixels {
@@ -358,8 +363,8 @@ impl Algorithm {
         })
     }
 
-    /// Returns the algorithm that is faster where input and output are in rows, for an input of
-    /// spatial size `spatial` if that is known, else for images of more than a few pixels.
+    /// Returns the algorithm that is faster if input and output are in rows, for an input of
+    /// spatial size `spatial`. Without `spatial`, assumes images of more than a few pixels.
     ///
     /// # Errors
     ///
@@ -382,8 +387,8 @@ impl Algorithm {
         Ok(if plane.beats_direct() { Algorithm::Planes } else { self })
     }
 
-    /// The same with rounded operands, where these are faster.
-    pub fn rounded(self, isa: Isa, params: &ConvParams) -> Algorithm {
+    /// Returns the algorithm with rounded operands if these are faster, else itself.
+    pub fn to_rounded(self, isa: Isa, params: &ConvParams) -> Algorithm {
         let groups = params.groups.max(1);
         let (inputs, outputs) = (params.in_channels / groups, params.out_channels / groups);
         if matches!(self, Algorithm::Depthwise | Algorithm::Planes) {
@@ -408,7 +413,7 @@ impl Algorithm {
         }
     }
 
-    /// One that needs less memory, if there is one.
+    /// Returns an algorithm that needs less memory for weights, if there is one.
     pub fn smaller(self) -> Option<Algorithm> {
         match self {
             Algorithm::Winograd(operands) => Some(Algorithm::Direct(operands)),
@@ -435,7 +440,7 @@ impl Algorithm {
         if fits && multiplies { Ok(()) } else { Err(ConvError::Algorithm(self)) }
     }
 
-    /// For profiles.
+    /// Returns the name of the algorithm for profiles.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Depthwise => "depthwise",
@@ -450,16 +455,16 @@ impl Algorithm {
     }
 }
 
-/// A convolution with its weights packed, ready for inputs of any batch and spatial size.
+/// A convolution with its weights packed, for inputs of any batch and spatial size.
 #[derive(Debug)]
 pub struct PackedConv {
     params: ConvParams,
     geometry: Geometry,
     isa: Isa,
-    /// Caches that blocks of outputs are cut for.
+    /// Caches for which blocks of outputs are cut.
     caches: Caches,
     algorithm: Algorithm,
-    /// In the form of [`packing`].
+    /// Weights in the form of [`packing`].
     weights: PackedBuf,
 }
 
@@ -472,23 +477,23 @@ impl PackedConv {
         self.isa
     }
 
-    /// Cuts blocks of outputs for other caches than this machine's. Results stay the same.
+    /// Cuts blocks of outputs for other caches than those of this machine. Results stay the same.
     #[must_use]
     pub fn with_caches(self, caches: Caches) -> PackedConv {
         PackedConv { caches, ..self }
     }
 
-    /// Memory held by the packed weights.
+    /// Returns the bytes of the packed weights.
     pub fn bytes(&self) -> usize {
         self.weights.len() * size_of::<f32>()
     }
 
-    /// Words of the input channels of a group, each of which is a step.
+    /// Returns the number of words of the input channels of a group. A word is one step of a sum.
     fn words(&self) -> usize {
         words(&self.params, self.algorithm.operands())
     }
 
-    /// Steps of the sum of an output, computed directly.
+    /// Returns the number of steps of the sum of an output in a direct convolution.
     fn depth(&self) -> usize {
         self.words() * self.geometry.taps()
     }
@@ -497,39 +502,42 @@ impl PackedConv {
         tiles(self.isa, self.algorithm.operands())
     }
 
-    /// The most bytes of scratch memory that [`PackedConv::run`] takes on all threads, but for a
-    /// few KB.
+    /// Returns an upper bound of the scratch memory in bytes that [`PackedConv::run`] takes on all
+    /// threads, except a few KB.
     ///
     /// # Errors
     ///
-    /// If the kernel is larger than the padded input, or no memory is that large.
+    /// If the kernel is larger than the padded input, or the size exceeds any memory.
     pub fn scratch(
         &self,
         pool: &Pool,
         images: usize,
         spatial: &[usize],
-        orders: [Order; 2],
+        input: Order,
+        output: Order,
     ) -> Result<usize, ConvError> {
         let sizes = ImageSizes::new(&self.params, images, spatial)?;
-        self.padded_scratch(pool, Padded { geometry: &self.geometry, sizes: &sizes }, orders)
+        let padded = Padded { geometry: &self.geometry, sizes: &sizes };
+        self.padded_scratch(pool, padded, input, output)
     }
 
-    /// Like [`PackedConv::scratch`], but with a padding that may differ from that of the
-    /// parameters.
+    /// Bounds the scratch memory like [`PackedConv::scratch`], with a padding that may differ from
+    /// that of the parameters.
     fn padded_scratch(
         &self,
         pool: &Pool,
         padded: Padded<'_>,
-        orders: [Order; 2],
+        input: Order,
+        output: Order,
     ) -> Result<usize, ConvError> {
         if padded.sizes.is_empty(&self.params) {
             return Ok(0);
         }
-        let null = || SendPtr(std::ptr::null_mut());
-        self.job(padded, [null(), null()], orders, TileEpilogue::PLAIN).scratch(pool)
+        let (input, output) = (RawOrdered::without_data(input), RawOrdered::without_data(output));
+        self.job(padded, input, output, TileEpilogue::PLAIN).scratch(pool)
     }
 
-    /// Which loops run, for profiles.
+    /// Returns the name of the loops that run, for profiles.
     ///
     /// # Errors
     ///
@@ -549,7 +557,7 @@ impl PackedConv {
     /// # Errors
     ///
     /// If a length does not fit, the kernel is larger than the padded input, or the scratch memory
-    /// is larger than any memory.
+    /// would exceed any memory.
     pub fn run(
         &self,
         pool: &Pool,
@@ -564,7 +572,8 @@ impl PackedConv {
         self.run_padded(pool, padded, input, output, epilogue)
     }
 
-    /// Like [`PackedConv::run`], but with a padding that may differ from that of the parameters.
+    /// Convolves images like [`PackedConv::run`], with a padding that may differ from that of the
+    /// parameters.
     fn run_padded(
         &self,
         pool: &Pool,
@@ -579,17 +588,17 @@ impl PackedConv {
         if sizes.is_empty(&self.params) {
             return Ok(());
         }
-        let data = [SendPtr(input.data.as_ptr().cast_mut()), SendPtr(output.data.as_mut_ptr())];
         let raw = epilogue.raw(output.order, sizes.out_plane);
-        self.job(padded, data, [input.order, output.order], raw).run(pool)
+        self.job(padded, input.raw(), output.raw(), raw).run(pool)
     }
 
+    /// Checks the length of an input.
     fn check_input(&self, sizes: &ImageSizes, input: &Ordered<'_>) -> Result<(), ConvError> {
         let len = input.order.len(sizes.images, self.params.in_channels, sizes.in_plane);
         check_room("input", input.order, len.ok_or(ConvError::TooLarge)?, input.data.len())
     }
 
-    /// An output, and what is done to it before it is written.
+    /// Checks the lengths and layouts of an output and of its epilogue.
     fn check_output(
         &self,
         sizes: &ImageSizes,
@@ -611,6 +620,7 @@ impl PackedConv {
         self.check_bias(epilogue)
     }
 
+    /// Checks the length of the bias.
     fn check_bias(&self, epilogue: &ConvEpilogue<'_>) -> Result<(), ConvError> {
         match epilogue.bias {
             Some(bias) => check_len("bias", self.params.out_channels, bias.len()),
@@ -618,38 +628,33 @@ impl PackedConv {
         }
     }
 
+    /// Makes the loops of a call whose sizes have been checked.
     fn job<'a>(
         &'a self,
         padded: Padded<'a>,
-        data: [SendPtr; 2],
-        orders: [Order; 2],
+        input: RawOrdered,
+        output: RawOrdered,
         epilogue: TileEpilogue,
     ) -> Job<'a> {
-        self.gated_job(None, padded, data, orders, epilogue)
+        self.gated_job(None, padded, input, output, epilogue)
     }
 
-    /// The same over an input that is multiplied with a number for each channel of each image, if
-    /// this is a direct convolution.
+    /// Makes the loops of a call whose sizes have been checked. A `gate`, for direct convolutions
+    /// only, multiplies the input by a number for each channel of each image.
     fn gated_job<'a>(
         &'a self,
         gate: Option<&'a [f32]>,
         padded: Padded<'a>,
-        [input, output]: [SendPtr; 2],
-        [in_order, out_order]: [Order; 2],
+        input: RawOrdered,
+        output: RawOrdered,
         epilogue: TileEpilogue,
     ) -> Job<'a> {
         let p = &self.params;
         let Padded { geometry, sizes } = padded;
-        let input =
-            Side { data: input, order: in_order, channels: p.in_channels, plane: sizes.in_plane };
-        let output = Side {
-            data: output,
-            order: out_order,
-            channels: p.out_channels,
-            plane: sizes.out_plane,
-        };
+        let is_rows = [input.order, output.order] == [Order::Rows; 2];
+        let input = input.side(p.in_channels, sizes.in_plane);
+        let output = output.side(p.out_channels, sizes.out_plane);
         let (images, in_dims, out_dims) = (sizes.images, sizes.in_dims, sizes.out_dims);
-        let is_rows = [in_order, out_order] == [Order::Rows; 2];
         match self.algorithm {
             Algorithm::Planes => Job::Planes(self.planes(padded, input, output, epilogue)),
             Algorithm::Depthwise
@@ -684,7 +689,7 @@ impl PackedConv {
                     output,
                     epilogue,
                 };
-                Job::Direct(direct.flattened())
+                Job::Direct(direct.join_rows())
             }
             Algorithm::Winograd(_) => {
                 let [[_, in_h, in_w], [_, out_h, out_w]] = [in_dims, out_dims];
@@ -705,7 +710,7 @@ impl PackedConv {
 }
 
 impl PackedConv {
-    /// Returns a convolution by planes of packed weights in one of the forms that it reads.
+    /// Makes a convolution by planes from packed weights in one of the forms that it reads.
     fn planes<'a>(
         &'a self,
         Padded { geometry, sizes }: Padded<'a>,
@@ -717,7 +722,7 @@ impl PackedConv {
         let all = &self.weights[..];
         let (group_in, group_out) = (p.in_channels / p.groups, p.out_channels / p.groups);
         let (weights, chain) = if self.algorithm == Algorithm::Depthwise {
-            // A row of all channels for each tap; sums are those of the other loops.
+            // A row of all channels for each tap. The order of sums is that of the other loops.
             let step = p.out_channels.next_multiple_of(self.isa.lanes());
             (planes::Weights { all, group: 1, output: 0, step }, usize::MAX)
         } else {
@@ -748,7 +753,7 @@ impl PackedConv {
     }
 }
 
-/// One call of [`PackedConv::run`], sizes checked.
+/// Loops of one call of [`PackedConv::run`] with checked sizes.
 enum Job<'a> {
     Direct(Direct<'a>),
     Depthwise(Depthwise<'a>),
@@ -766,7 +771,7 @@ impl Job<'_> {
         }
     }
 
-    /// Bytes of scratch memory of all threads.
+    /// Returns the bytes of scratch memory of all threads.
     fn scratch(&self, pool: &Pool) -> Result<usize, ConvError> {
         check_memory(match self {
             Job::Direct(direct) => direct.scratch(pool),
@@ -778,15 +783,15 @@ impl Job<'_> {
 }
 
 /// Geometry of a call of packed weights, and the sizes of its images. Bands of an image have a
-/// padding of their own, but read the weights of the whole. These are not reference-counted: a
-/// count would be allocated in each run that packs weights.
+/// padding of their own, but read the weights of the whole. Not reference-counted, as each run that
+/// packs weights would allocate the count.
 #[derive(Clone, Copy)]
 struct Padded<'a> {
     geometry: &'a Geometry,
     sizes: &'a ImageSizes,
 }
 
-/// The sizes of an input and its output.
+/// Sizes of an input and its output.
 struct ImageSizes {
     images: usize,
     in_dims: [usize; 3],
@@ -808,30 +813,30 @@ impl ImageSizes {
         })
     }
 
-    /// Returns the sizes of an image for which loops are compared.
+    /// Returns the sizes of an image by which algorithms are compared.
     fn plane<'a>(&self, isa: Isa, geometry: &'a Geometry, group_out: usize) -> Plane<'a> {
         let (in_dims, out_dims) = (self.in_dims, self.out_dims);
         Plane { geometry, lanes: isa.lanes(), group_out, in_dims, out_dims }
     }
 
-    /// Whether there is nothing to compute.
+    /// Whether the output is empty.
     fn is_empty(&self, params: &ConvParams) -> bool {
         self.images == 0 || self.out_plane == 0 || params.out_channels == 0
     }
 }
 
-/// An input or output as the loops see it.
+/// An input or output in the form that the loops read.
 #[derive(Clone, Copy)]
 struct Side {
     data: SendPtr,
     order: Order,
     channels: usize,
-    /// Pixels of an image.
+    /// Number of pixels of an image.
     plane: usize,
 }
 
 impl Side {
-    /// The first channel of a pixel.
+    /// Returns the address of the first channel of a pixel.
     #[inline(always)]
     fn pixel(&self, image: usize, pixel: usize) -> *mut f32 {
         let at = match self.order {
@@ -842,9 +847,42 @@ impl Side {
     }
 }
 
+/// An input or output whose length has been checked.
+#[derive(Clone, Copy)]
+struct RawOrdered {
+    data: SendPtr,
+    order: Order,
+}
+
+impl RawOrdered {
+    /// Makes an input or output that only has a layout, to compute sizes.
+    fn without_data(order: Order) -> RawOrdered {
+        RawOrdered { data: SendPtr(std::ptr::null_mut()), order }
+    }
+
+    /// Adds the sizes that the loops read.
+    fn side(self, channels: usize, plane: usize) -> Side {
+        Side { data: self.data, order: self.order, channels, plane }
+    }
+}
+
+impl Ordered<'_> {
+    /// Forgets the length of an input.
+    fn raw(&self) -> RawOrdered {
+        RawOrdered { data: SendPtr(self.data.as_ptr().cast_mut()), order: self.order }
+    }
+}
+
+impl OrderedMut<'_> {
+    /// Forgets the length of an output.
+    fn raw(self) -> RawOrdered {
+        RawOrdered { data: SendPtr(self.data.as_mut_ptr()), order: self.order }
+    }
+}
+
 impl ConvEpilogue<'_> {
-    /// The same with sizes checked and forgotten. Rows of the output are its pixels, or its planes
-    /// of `plane` pixels.
+    /// Converts checked parts to pointers. Rows of the output are its pixels, or its planes of
+    /// `plane` pixels.
     fn raw(&self, order: Order, plane: usize) -> TileEpilogue {
         let null = std::ptr::null();
         let bias = self.bias.map_or(null, <[f32]>::as_ptr);
@@ -872,7 +910,7 @@ impl ConvEpilogue<'_> {
     }
 }
 
-/// Words of the input channels of a group.
+/// Returns the number of words of the input channels of a group.
 fn words(params: &ConvParams, operands: Operands) -> usize {
     let channels = params.in_channels / params.groups;
     match operands {
@@ -882,9 +920,9 @@ fn words(params: &ConvParams, operands: Operands) -> usize {
     }
 }
 
-/// Words that AMX multiplies at a time, and words of a pixel. Where the taps of a row of the kernel
-/// are adjacent, a tile may have parts of several; else each tap has whole tiles, which zeros fill
-/// up.
+/// Returns the number of words that AMX multiplies at a time, and the number of words of a pixel.
+/// If the taps of a kernel row are adjacent, a tile may hold parts of several taps. Else each tap
+/// has whole tiles, padded with zeros.
 fn tiles_of(params: &ConvParams) -> (usize, usize) {
     let words = (params.in_channels / params.groups).div_ceil(2);
     let (depth, filled) = amx::depth_of(words);
@@ -900,7 +938,7 @@ fn tiles_of(params: &ConvParams) -> (usize, usize) {
     }
 }
 
-/// The bytes, if a buffer can have as many.
+/// Checks that a buffer can have as many bytes.
 fn check_memory(bytes: usize) -> Result<usize, ConvError> {
     if bytes > isize::MAX as usize / 2 { Err(ConvError::TooLarge) } else { Ok(bytes) }
 }
@@ -909,13 +947,14 @@ fn check_len(what: &'static str, want: usize, got: usize) -> Result<(), ConvErro
     if want == got { Ok(()) } else { Err(ConvError::Length { what, want, got }) }
 }
 
-/// What follows the last channel of the last pixel belongs to nobody here.
+/// Checks the length of a buffer, which may be longer with channels last: the caller may use
+/// elements after the last channel of the last pixel for other values.
 fn check_room(what: &'static str, order: Order, want: usize, got: usize) -> Result<(), ConvError> {
     let is_last = matches!(order, Order::ChannelsLast { .. });
     check_len(what, want, if is_last { got.min(want) } else { got })
 }
 
-/// The parameters in three spatial dimensions; missing ones come first and have size 1.
+/// Parameters in three spatial dimensions. Missing ones come first and have size 1.
 #[derive(Clone, Copy, Debug)]
 struct Geometry {
     kernel: [usize; 3],
@@ -955,7 +994,7 @@ impl Geometry {
         self.kernel.iter().product()
     }
 
-    /// Whether the patches are the input itself.
+    /// Whether each patch is one pixel of the input, in order.
     fn is_pointwise(&self) -> bool {
         self.kernel == [1; 3] && self.strides == [1; 3] && !self.padded
     }

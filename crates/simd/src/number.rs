@@ -383,7 +383,7 @@ narrow_floats!(f16, f16_to_f32, f32_to_f16; bf16, bf16_to_f32, f32_to_bf16);
 
 /// Rounds `x` to odd: returns `x` if it is an f32, else the adjacent f32 whose last bit is set.
 /// That lies on the same side as `x` of all numbers of narrower types and of all ties between them,
-/// so that it can be rounded once more (Boldo and Melquiond, "Emulation of FMA and correctly
+/// so that it can be rounded once more (Boldo and Melquiond, "Emulation of a FMA and correctly
 /// rounded sums: proved algorithms using rounding to odd", 2008). The `half` crate reads only the
 /// upper half of a double, and so takes a number just above a tie for the tie.
 #[inline(always)]

@@ -269,11 +269,11 @@ impl Pool {
     /// Runs `body(0)` to `body(chunks - 1)`, each once, on the threads of the pool, and returns
     /// when all are done.
     ///
-    /// Each thread begins with a share of adjacent chunks, which depends only on the number of
-    /// chunks, and takes them in order, one at a time. A thread without chunks left takes those of
-    /// others. So data that one region leaves in the cache of a core is used there by the next one,
-    /// where both cut the data alike. If the workers already run a region, all chunks run on the
-    /// caller.
+    /// Each thread begins with a share of adjacent chunks, the same share in every region of as
+    /// many chunks, and takes them in order, one at a time. A thread without chunks left takes
+    /// those of others. So data that one region leaves in the cache of a core is used there by the
+    /// next one, where both cut the data alike. If the workers already run a region, all chunks run
+    /// on the caller.
     ///
     /// # Errors
     ///

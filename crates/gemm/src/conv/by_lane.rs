@@ -1,5 +1,5 @@
-//! The microkernel of direct convolution on NEON, whose multiply-adds take one lane of an input:
-//! a load brings four steps of an output pixel.
+//! The microkernel of direct convolution on NEON, whose multiply-adds take one lane of an input: a
+//! load brings four steps of an output pixel.
 
 use std::arch::aarch64::*;
 use std::mem::MaybeUninit;
@@ -10,17 +10,17 @@ use crate::gemm::finish;
 use sardonyx_simd::Simd;
 use sardonyx_simd::neon::Neon;
 
-/// Runs a tile function of `R` pixels and `V` vectors, like [`tile_body`](super::tile::tile_body).
+/// Computes a tile of `R` pixels and `V` vectors like [`tile_body`](super::tile::tile_body).
 ///
 /// # Safety
 ///
-/// The demands of [`Simd`] and [`Tile`] must hold.
+/// The demands of [`Simd`] must hold, and the pointers of `t` must be valid for its sizes.
 #[inline(always)]
 pub(super) unsafe fn tile_by_lanes<M: MacByLane, const R: usize, const V: usize>(t: &Tile<'_>) {
-    // SAFETY: the caller's promise; every access is inside the sizes of the tile.
+    // SAFETY: the caller has a valid tile; every access is inside its sizes.
     unsafe {
         let mut acc = Sums::<R, V>::zeros();
-        // The chains that have ended; written when the first one does.
+        // Sum of the chains that have ended. Uninitialized until the first one ends.
         let mut total = [[MaybeUninit::<float32x4_t>::uninit(); V]; R];
         let mut has_ended = false;
         let mut b = Vectors::new(t.b, t.b_vs).separate();

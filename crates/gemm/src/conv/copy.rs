@@ -3,20 +3,20 @@
 
 use std::ops::Range;
 
-use super::tile::{Writes, write_operands};
+use super::tile::{WriteOperands, write_operands};
 use super::{Operands, Order, Side};
 use crate::conv::interleave;
 use crate::gemm::bf16::{Planes, Rows};
 use crate::gemm::tile::Mac;
 use sardonyx_simd::{Body, Isa, Simd, dispatch};
 
-/// Copies channels of neighbouring pixels next to each other, exactly.
+/// Body that copies channels of neighbouring pixels exactly, so that they are adjacent.
 pub(super) struct CopyPixels<'a> {
     pub(super) input: &'a Side,
     pub(super) image: usize,
     pub(super) pixel: usize,
     pub(super) channels: Range<usize>,
-    /// A pixel at each `step`.
+    /// Target, a pixel at each `step`.
     pub(super) to: &'a mut [f32],
     pub(super) step: usize,
 }
@@ -32,13 +32,13 @@ impl Body for CopyPixels<'_> {
         }
         let count = self.to.len() / self.step;
         match self.input.order {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has these pixels inside the input.
             Order::Rows => unsafe { self.planes::<S>(count) },
             Order::ChannelsLast { pitch } => {
                 let from = self.input.pixel(self.image, self.pixel);
                 let from = from.wrapping_add(self.channels.start).cast_const();
                 let to = self.to.as_mut_ptr();
-                // SAFETY: the caller's promise: `count` pixels are readable, of each its channels.
+                // SAFETY: the caller has the channels of `count` pixels readable.
                 unsafe {
                     if pitch == channels && self.step == channels {
                         return std::ptr::copy_nonoverlapping(from, to, count * channels);
@@ -61,14 +61,14 @@ impl Body for CopyPixels<'_> {
 }
 
 impl CopyPixels<'_> {
-    /// Copies in the form of `operands`, of which a pixel takes `words` words.
+    /// Copies the pixels in the form of `operands`, in which a pixel takes `words` words.
     ///
     /// # Safety
     ///
-    /// The pixels must be inside the input, the machine must have `isa`, and the instructions that
+    /// The pixels must be inside the input. The machine must have `isa`, and the instructions that
     /// round if operands are rounded.
     pub(super) unsafe fn copy(self, isa: Isa, operands: Operands, words: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the pixels inside the input, and the instructions.
         unsafe {
             match (operands, self.input.order) {
                 (Operands::Exact, _) => dispatch(isa, self),
@@ -83,8 +83,8 @@ impl CopyPixels<'_> {
         }
     }
 
-    /// Returns the rows to round of an input whose pixels lie `pitch` apart and become `words`
-    /// words.
+    /// Describes the rows to round of an input whose pixels are `pitch` floats apart and become
+    /// `words` words.
     fn into_rows(self, pitch: usize, words: usize) -> Rows {
         let from = self.input.pixel(self.image, self.pixel).wrapping_add(self.channels.start);
         Rows {
@@ -98,7 +98,7 @@ impl CopyPixels<'_> {
         }
     }
 
-    /// Returns the planes to round of an input in rows whose pixels become `words` words.
+    /// Describes the planes to round of an input in rows whose pixels become `words` words.
     fn into_planes(self, words: usize) -> Planes {
         let plane = self.input.plane;
         let from = self.input.pixel(self.image, self.pixel);
@@ -127,8 +127,8 @@ impl CopyPixels<'_> {
         let channels = self.channels.len();
         let (whole_channels, whole_pixels) =
             (channels / S::LANES * S::LANES, count / S::LANES * S::LANES);
-        // SAFETY: the caller's promise: `count` pixels of these planes are readable, and the copy
-        // has as many.
+        // SAFETY: the caller has `count` pixels of these planes readable, and the copy has room for
+        // as many.
         unsafe {
             match channels {
                 1 if self.step == 1 => return interleave::<1>(from, plane, to, count),
@@ -154,14 +154,14 @@ impl CopyPixels<'_> {
     }
 }
 
-/// Copies pixels of an input in rows and rounds each channel to bfloat16, so that a word has two.
-/// Zeros follow the last channel up to the last word.
+/// Loop that copies pixels of an input in rows and rounds each channel to bfloat16, so that a word
+/// has two. Zeros follow the last channel up to the last word.
 struct RoundPlanes<'a> {
     pixels: CopyPixels<'a>,
     words: usize,
 }
 
-impl Writes for RoundPlanes<'_> {
+impl WriteOperands for RoundPlanes<'_> {
     #[inline(always)]
     unsafe fn write<S: Simd, M: Mac<S>>(self) {
         let CopyPixels { input, image, pixel, channels, to, step } = self.pixels;
@@ -181,8 +181,8 @@ impl Writes for RoundPlanes<'_> {
             let at = c - channels.start;
             for first in (0..pixels).step_by(S::LANES) {
                 let count = S::LANES.min(pixels - first);
-                // SAFETY: the caller's promise: these pixels are readable, of each its channels,
-                // and there are words for as many.
+                // SAFETY: the caller has the channels of these pixels readable, and words for as
+                // many writable.
                 unsafe {
                     let from = input.pixel(image, pixel + first).wrapping_add(c * plane);
                     if (n, count) == (S::LANES, S::LANES) {
@@ -203,8 +203,8 @@ impl Writes for RoundPlanes<'_> {
     }
 }
 
-/// Writes `n` floats, at most a vector, as channels from number `at` on of a pixel, and a zero
-/// after an odd number.
+/// Writes `n` floats, at most a vector, as channels of a pixel from channel `at` on, and a
+/// zero after an odd number.
 ///
 /// # Safety
 ///
@@ -212,7 +212,8 @@ impl Writes for RoundPlanes<'_> {
 /// for as many must be writable at `to`.
 #[inline(always)]
 unsafe fn round<S: Simd, M: Mac<S>>(from: *const f32, n: usize, to: *mut f32, at: usize) {
-    // SAFETY: the caller's promise. Channels before a part of a vector are whole words.
+    // SAFETY: the caller has `n` floats readable, and words for them writable. Channels before a
+    // part of a vector are whole words.
     unsafe {
         if n == S::LANES {
             M::put(to, at, S::load(from));
@@ -224,27 +225,27 @@ unsafe fn round<S: Simd, M: Mac<S>>(from: *const f32, n: usize, to: *mut f32, at
     }
 }
 
-/// Returns how many of `places` places, whose inputs are `step` apart, come before an input; all
-/// inputs are counted from that of the first place.
+/// Returns how many of `places` places precede an input. Inputs of neighbouring places are `step`
+/// apart, and all inputs count from that of the first place.
 pub(super) fn places_before(input: isize, step: usize, places: usize) -> usize {
     usize::try_from(input).unwrap_or(0).div_ceil(step).min(places)
 }
 
-/// Returns whether an axis of `size` elements has one with number `at`.
+/// Whether index `at` is inside an axis of `size` elements.
 pub(super) fn is_inside(at: isize, size: usize) -> bool {
     usize::try_from(at).is_ok_and(|at| at < size)
 }
 
-/// Copies elements that lie `distance` apart next to each other.
+/// Copies elements that are `distance` apart, so that they are adjacent.
 ///
 /// # Safety
 ///
 /// Elements at that distance must be readable for each element of `to`.
 #[inline(always)]
 pub(super) unsafe fn copy_every(from: *const f32, distance: usize, to: &mut [f32]) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has an element readable at that distance for each element of `to`.
     unsafe {
-        // Of a distance that the compiler knows the loop becomes vectors.
+        // With a constant distance the loop vectorizes.
         match distance {
             2 => copy_each::<2>(from, to),
             3 => copy_each::<3>(from, to),
@@ -262,7 +263,7 @@ pub(super) unsafe fn copy_every(from: *const f32, distance: usize, to: &mut [f32
 #[inline(always)]
 unsafe fn copy_each<const D: usize>(from: *const f32, to: &mut [f32]) {
     for (i, x) in to.iter_mut().enumerate() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has an element readable at that distance for each element of `to`.
         *x = unsafe { *from.add(i * D) };
     }
 }

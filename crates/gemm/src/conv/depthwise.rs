@@ -2,7 +2,7 @@
 //! few columns of one or two output rows.
 //!
 //! Rows are computed from left to right and from top to bottom, all channels of a block at a time,
-//! so that inputs and outputs are read and written in the order in which they lie in memory.
+//! so that inputs and outputs are read and written in memory order.
 
 mod tile;
 
@@ -16,45 +16,44 @@ use sardonyx_simd::{Body, Caches, Ended, Isa, Operation, Pool, Simd, Work, dispa
 use smallvec::SmallVec;
 use tile::{Anywhere, Compute, Inside, Line, MOST_CHANNELS, Outputs, PartialSides, Sides, Tile};
 
-/// Work: units of work per thread. Each reads the rows around its own again.
+/// Work: units of work per thread. Each unit reads the rows around its own again.
 const UNITS_PER_THREAD: usize = 4;
-/// Work: output pixels per thread from which all threads have rows of their own. Below, they have
-/// channels of their own.
+/// Work: output pixels per thread from which each thread has rows of its own. With fewer, it has
+/// channels of its own.
 const PIXELS_PER_THREAD: usize = 64;
-/// Work: vectors of channels of a unit where threads have channels of their own, or planes are
-/// copied.
+/// Work: vectors of channels of a unit if threads have channels of their own, or planes are copied.
 const VECTORS_OF_THREAD: usize = 8;
 
 /// Choice: outputs of a plane below which vectors of neighbouring outputs are too few to pay.
 const LEAST_PLANE: usize = 64;
 
 /// Whether these loops are faster than those of planes for images in rows with output planes of
-/// `plane` pixels: there is one for the width of the kernel, or planes are small.
+/// `plane` pixels: either there is a loop for the width of the kernel, or planes are small.
 pub(super) fn suits(g: &Geometry, plane: usize) -> bool {
     let has_loop = matches!((g.kernel[2], g.strides[2], g.dilations[2]), (3 | 5 | 7, 1 | 2, 1));
     has_loop || plane < LEAST_PLANE
 }
 
-/// One depthwise convolution, sizes checked.
+/// A depthwise convolution with checked sizes.
 #[derive(Clone, Copy)]
 pub(super) struct Depthwise<'a> {
     pub(super) isa: Isa,
     pub(super) caches: Caches,
     pub(super) geometry: &'a Geometry,
     pub(super) channels: usize,
-    /// A row of whole vectors of channels for each tap.
+    /// Weights, a row of whole vectors of channels for each tap.
     pub(super) weights: &'a [f32],
     pub(super) images: usize,
     pub(super) in_dims: [usize; 3],
     pub(super) out_dims: [usize; 3],
     pub(super) input: Side,
-    /// Written by this call alone.
+    /// Output, written by this call alone.
     pub(super) output: Side,
-    /// Of an output whose rows are pixels, or planes if it is in rows.
+    /// Epilogue of an output whose rows are pixels, or planes if it is in rows.
     pub(super) epilogue: TileEpilogue,
 }
 
-/// The distance of pixels.
+/// Returns the distance of pixels in floats.
 fn pitch(side: &Side) -> usize {
     match side.order {
         Order::ChannelsLast { pitch } => pitch,
@@ -63,7 +62,7 @@ fn pitch(side: &Side) -> usize {
 }
 
 impl Depthwise<'_> {
-    /// Bytes of scratch memory of all threads: of planes that are not computed where they lie.
+    /// Returns the bytes of scratch memory of all threads, for planes that are copied.
     pub(super) fn scratch(&self, pool: &Pool) -> usize {
         let floats: usize = self.copies().iter().sum();
         floats
@@ -71,24 +70,25 @@ impl Depthwise<'_> {
             .saturating_mul(size_of::<f32>())
     }
 
+    /// Returns the number of vectors of channels.
     fn vectors(&self) -> usize {
         self.channels.div_ceil(self.isa.lanes())
     }
 
-    /// Most vectors of channels of a block. As many as there can be, so that inputs and outputs are
-    /// read and written in the order in which they lie. Their weights, which are read again for
-    /// each tile, take at most a quarter of the first-level cache.
+    /// Returns the most vectors of channels of a block. Many vectors read and write inputs and
+    /// outputs in memory order. The limit keeps their weights, which each tile reads again, in a
+    /// quarter of the first-level cache.
     fn most_vectors(&self) -> usize {
         let channels = self.caches.near_floats(1, 4) / self.geometry.taps();
         (channels.min(MOST_CHANNELS) / self.isa.lanes()).max(1)
     }
 
-    /// Groups of vectors of channels where threads have channels of their own.
+    /// Returns the number of groups of vectors of channels if threads have channels of their own.
     fn groups_of_threads(&self) -> usize {
         self.vectors().div_ceil(self.most_vectors().min(VECTORS_OF_THREAD))
     }
 
-    /// Floats of a unit's copy of an input and an output that are in rows.
+    /// Returns the floats of a unit's copies of an input and an output that are in rows.
     fn copies(&self) -> [usize; 2] {
         let groups = self.groups_of_threads().max(1);
         let width = self.vectors().div_ceil(groups) * self.isa.lanes();
@@ -110,8 +110,8 @@ impl Depthwise<'_> {
         let pixels = slices * out_h * out_w;
         let macs = pixels.saturating_mul(self.geometry.taps() * self.vectors() * self.isa.lanes());
         let threads = Work::new(Operation::ShortMultiplyAdd, macs).threads(pool);
-        // Rows for each thread, as the convolutions around it cut them: what a thread has written
-        // is in the cache of its core.
+        // Each thread has rows, like those of the convolutions around it: data that a thread has
+        // written is in the cache of its core.
         let is_by_rows = pixels >= threads * PIXELS_PER_THREAD;
         let groups = if is_by_rows || threads == 1 {
             self.vectors().div_ceil(self.most_vectors())
@@ -126,6 +126,7 @@ impl Depthwise<'_> {
         Cut { threads, units: slices * groups * shares * parts, groups, shares, parts }
     }
 
+    /// Computes all outputs.
     pub(super) fn run(&self, pool: &Pool) -> Result<(), Ended> {
         let [out_d, out_h, _] = self.out_dims;
         let Cut { threads, units, groups, shares, parts } = self.cut(pool);
@@ -145,12 +146,12 @@ impl Depthwise<'_> {
         })
     }
 
-    /// Computes some rows of the outputs of an image, if input and output have channels last.
+    /// Computes some output rows of an image, if input and output have channels last.
     pub(super) fn rows(&self, image: usize, rows: Range<usize>) {
         self.unit(image, 0, rows, 0..self.vectors());
     }
 
-    /// Computes some vectors of channels of an image of which the input or the output is in rows.
+    /// Computes some vectors of channels of an image with the input or the output in rows.
     fn planes(&self, image: usize, vectors: Range<usize>) {
         let lanes = self.isa.lanes();
         let channels = vectors.start * lanes..self.channels.min(vectors.end * lanes);
@@ -159,7 +160,8 @@ impl Depthwise<'_> {
         let order = Order::ChannelsLast { pitch: width };
         with_scratch(in_floats, |input| {
             with_scratch(out_floats, |output| {
-                // Copies hold these channels of this image: the whole begins before them.
+                // Copies hold these channels of this image: the whole tensor would begin before
+                // them.
                 let before = channels.start as isize;
                 let whole = |copy: &mut [f32], plane: usize| {
                     let skipped = before + (image * plane * width) as isize;
@@ -195,7 +197,7 @@ impl Depthwise<'_> {
         });
     }
 
-    /// Writes outputs that lie by pixels into their planes.
+    /// Writes outputs whose channels are adjacent into their planes.
     fn write_planes(&self, image: usize, channels: Range<usize>, from: &[f32], width: usize) {
         let plane = self.output.plane;
         let first = image * self.channels;
@@ -208,7 +210,8 @@ impl Depthwise<'_> {
             cols: plane,
             epilogue: self.epilogue.at(channels.start, 0).skip(first * plane),
         };
-        // SAFETY: the copy holds whole vectors of pixels and channels; this unit owns the planes.
+        // SAFETY: the copy holds whole vectors of pixels and channels, and this unit owns the
+        // planes.
         unsafe { dispatch(self.isa, body) };
     }
 
@@ -228,7 +231,7 @@ impl Depthwise<'_> {
                 let rows = rows.clone();
                 let channels = start..end;
                 let body = Block { conv: self, image, depth, rows, channels, size, sums };
-                // SAFETY: the machine has `isa`; this unit owns the outputs.
+                // SAFETY: the machine has `isa`, and this unit owns the outputs.
                 unsafe { dispatch(self.isa, body) };
             });
         }
@@ -240,15 +243,15 @@ impl Depthwise<'_> {
         has_more || self.out_dims[2] < self.tile_size().cols
     }
 
-    /// Returns the size of a tile. A row is cut into tiles of 4, 7 or 8 columns, whichever computes
-    /// the fewest twice.
+    /// Returns the size of a tile. A row is cut into tiles of 4, 7 or 8 columns, whichever
+    /// recomputes the fewest.
     fn tile_size(&self) -> TileSize {
         let g = self.geometry;
         let computed = |cols: usize| self.out_dims[2].div_ceil(cols) * cols;
         let is_three = g.kernel == [1, 3, 3] && g.strides == [1; 3] && g.dilations == [1; 3];
         match self.isa {
             // Eight sums, the weights of two kernel rows and an input fit 16 registers. Seven sums
-            // of a row leave the compiler one more than eight.
+            // of a row leave the compiler one register more than eight.
             Isa::Avx2 if is_three && computed(4) <= computed(7) => TileSize { rows: 2, cols: 4 },
             Isa::Avx2 if computed(7) <= computed(8) => TileSize { rows: 1, cols: 7 },
             Isa::Avx512 | Isa::Neon if is_three && computed(7) < computed(8) => {
@@ -260,8 +263,8 @@ impl Depthwise<'_> {
         }
     }
 
-    /// Returns a row of inputs from channel `c` on.
-    fn line(&self, image: usize, [depth, row]: [isize; 2], c: usize) -> Line {
+    /// Returns a row of inputs from channel `c` on, or zeros if the row is in the padding.
+    fn line(&self, image: usize, depth: isize, row: isize, c: usize) -> Line {
         let [in_d, in_h, in_w] = self.in_dims;
         let is_inside = (0..in_d as isize).contains(&depth) && (0..in_h as isize).contains(&row);
         if !is_inside {
@@ -287,15 +290,15 @@ struct TileSize {
 struct Cut {
     threads: usize,
     units: usize,
-    /// Groups that vectors of channels are cut into.
+    /// Number of groups into which vectors of channels are cut.
     groups: usize,
-    /// Shares of the rows of a plane, one for each thread.
+    /// Number of shares into which the rows of a plane are cut, one for each thread.
     shares: usize,
-    /// Parts that a share is cut into.
+    /// Number of parts into which a share is cut.
     parts: usize,
 }
 
-/// A block of channels of some rows of an output plane.
+/// Body that computes a block of channels of some rows of an output plane.
 struct Block<'a> {
     conv: &'a Depthwise<'a>,
     image: usize,
@@ -303,13 +306,15 @@ struct Block<'a> {
     rows: Range<usize>,
     channels: Range<usize>,
     size: TileSize,
-    /// Room for the sums of a tile, if any is finished there.
+    /// Room for the sums of a tile, if any tile is finished there.
     sums: *mut f32,
 }
 
 impl Body for Block<'_> {
     type Out = ();
 
+    /// Computes the block.
+    ///
     /// # Safety
     ///
     /// The outputs must be written by this call alone.
@@ -322,7 +327,7 @@ impl Body for Block<'_> {
                 if self.size.cols == 7 { sweep!(1, 7, $kw, $sw) } else { sweep!(1, 8, $kw, $sw) }
             };
             ($r:literal, $q:literal, $kw:literal, $sw:literal) => {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller owns the outputs.
                 unsafe { S::call(Sweep::<$r, $q, $kw, $sw>(&self)) }
             };
         }
@@ -343,8 +348,8 @@ impl Body for Block<'_> {
     }
 }
 
-/// Computes a block in tiles of `R` rows and `Q` columns, from left to right and from top to
-/// bottom.
+/// Body that computes a block in tiles of `R` rows and `Q` columns, from left to right and from top
+/// to bottom.
 struct Sweep<'a, const R: usize, const Q: usize, const KW: usize, const SW: usize>(&'a Block<'a>);
 
 impl<const R: usize, const Q: usize, const KW: usize, const SW: usize> Body
@@ -352,6 +357,8 @@ impl<const R: usize, const Q: usize, const KW: usize, const SW: usize> Body
 {
     type Out = ();
 
+    /// Computes the block.
+    ///
     /// # Safety
     ///
     /// The demands of [`Block`] must hold.
@@ -362,7 +369,7 @@ impl<const R: usize, const Q: usize, const KW: usize, const SW: usize> Body
         let mut tile = block.tile();
         let Range { start, end } = block.rows;
         let whole = start + (end - start) / R * R;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller owns the outputs.
         unsafe {
             for row in (start..whole).step_by(R) {
                 block.row::<S, R, Q, KW, SW>(row, &mut tile);
@@ -388,7 +395,7 @@ impl Block<'_> {
         }
     }
 
-    /// Moves a tile to the first output of row `row`, of `rows` rows.
+    /// Moves a tile of `rows` rows to the first output of row `row`.
     fn begin_row(&self, tile: &mut Tile<'_>, row: usize, rows: usize) {
         let Block { conv, image, depth, ref channels, .. } = *self;
         let g = conv.geometry;
@@ -398,8 +405,8 @@ impl Block<'_> {
         tile.lines.clear();
         for kd in 0..g.kernel[0] {
             for kh in 0..g.kernel[1] + rows - 1 {
-                let place = [at(0, depth, kd), at(1, row, kh)];
-                tile.lines.push(conv.line(image, place, channels.start));
+                let (depth, row) = (at(0, depth, kd), at(1, row, kh));
+                tile.lines.push(conv.line(image, depth, row, channels.start));
             }
         }
         tile.inside = 0..conv.in_dims[2] as isize;
@@ -429,12 +436,12 @@ impl Block<'_> {
         let last = width.saturating_sub(Q);
         let mut before = 0;
         for col in (0..width).step_by(Q) {
-            // The last tile computes some columns of the one before again.
+            // The last tile recomputes some columns of the one before.
             let col = col.min(last);
             tile.shift(((col - before) * conv.geometry.strides[2]) as isize);
             before = col;
             let to = Outputs { first: first.wrapping_add(col * pitch), pitch, line: width * pitch };
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller owns the outputs.
             unsafe {
                 if !needs_sums {
                     compute::<S, R, Q, KW, SW>(tile, to, channels.len());
@@ -456,7 +463,7 @@ impl Block<'_> {
     }
 }
 
-/// Computes `channels` channels of a tile in the loops that suit where its inputs lie.
+/// Computes `channels` channels of a tile by the loop that its padding needs.
 ///
 /// # Safety
 ///
@@ -471,7 +478,7 @@ unsafe fn compute<S: Simd, const R: usize, const Q: usize, const KW: usize, cons
     let sides = (KW / 2) as isize;
     let Range { start, end } = tile.inside;
     let whole = channels / S::LANES * S::LANES;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has inputs and outputs valid for the tile.
     unsafe {
         if start > sides || end < extent - sides {
             return S::call(Compute::<Anywhere, R, Q, KW, SW>::new(tile, to, 0..channels));
@@ -487,8 +494,8 @@ unsafe fn compute<S: Simd, const R: usize, const Q: usize, const KW: usize, cons
     }
 }
 
-/// Finishes a tile whose sums lie in scratch memory, and writes it. A function is applied to all of
-/// them at once.
+/// Body that finishes a tile whose sums are in scratch memory, and writes it. A function is applied
+/// to all sums at once.
 struct FinishSums {
     /// Operations that remain for the sums.
     epilogue: TileEpilogue,
@@ -497,7 +504,7 @@ struct FinishSums {
     to: Outputs,
     /// Rows and columns of the sums.
     size: TileSize,
-    /// Columns of the output.
+    /// Number of columns of the output.
     out_width: usize,
     channels: usize,
 }
@@ -505,12 +512,14 @@ struct FinishSums {
 impl Body for FinishSums {
     type Out = ();
 
+    /// Finishes and writes the sums.
+    ///
     /// # Safety
     ///
     /// The outputs must be writable, and the sums have room for whole vectors.
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the sums and the outputs valid.
         unsafe {
             if self.epilogue.activation.is_function() {
                 self.apply_function::<S>();
@@ -533,7 +542,7 @@ impl FinishSums {
         let &FinishSums { ref epilogue, from, to, size, out_width, channels } = self;
         let &TileEpilogue { residual, activation, factor, factor_rs, .. } = epilogue;
         let cols = size.cols.min(out_width);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the sums, the outputs and the epilogue valid.
         unsafe {
             if !residual.is_null() {
                 for (r, q) in pixels(size.rows, cols) {
@@ -561,7 +570,7 @@ impl FinishSums {
         }
     }
 
-    /// Adds the residual, applies an activation that is no function, multiplies by the factor and
+    /// Adds the residual, applies an activation other than a function, multiplies by the factor and
     /// writes, in one pass.
     ///
     /// # Safety
@@ -571,7 +580,7 @@ impl FinishSums {
     unsafe fn apply_linear<S: Simd>(&self) {
         let &FinishSums { ref epilogue, from, to, size, out_width, channels } = self;
         let &TileEpilogue { residual, activation, factor, factor_rs, .. } = epilogue;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the sums, the outputs and the epilogue valid.
         unsafe {
             let prepared = activation.prepare::<S>();
             for (r, q) in pixels(size.rows, size.cols.min(out_width)) {
@@ -601,7 +610,8 @@ impl FinishSums {
     #[inline(always)]
     unsafe fn add_residual<S: Simd>(&self, x: S::V, pixel: usize, c: usize) -> S::V {
         let TileEpilogue { residual, residual_rs, .. } = self.epilogue;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has a residual for this pixel; masks leave out channels beyond the
+        // last.
         unsafe {
             let p = residual.add(pixel * residual_rs + c);
             S::add(x, S::load_m(p, S::first(self.channels - c)))

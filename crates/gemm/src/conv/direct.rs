@@ -1,10 +1,10 @@
-//! Direct convolution: no patches are written anywhere.
+//! Direct convolution, which never materializes patches.
 //!
 //! A tile is some neighbouring outputs of a row by some vectors of output channels. Its sums run
-//! over the taps of the kernel and the channels of a pixel, which are adjacent; taps along the
-//! width join into one run where pixels lie a pixel's channels apart. The input is read where it
-//! lies if it has channels last and no padding. Else the rows that a block of output rows needs are
-//! copied once into scratch memory that stays in the second-level cache, with zeros where there is
+//! over the taps of the kernel and the channels of a pixel, which are adjacent. Taps along the
+//! width join into one run if pixels are as far apart as they have channels. The input is read in
+//! place if it has channels last and no padding. Else the rows that a block of output rows needs
+//! are copied once into scratch memory that stays in the second-level cache, with zeros for
 //! padding; planes become pixels on the way, and inputs that no tap meets are left out. The layout
 //! and the loops are those of XNNPACK and of oneDNN's channels-last convolutions without their
 //! lists of pointers.
@@ -18,9 +18,9 @@
 //! | order of tiles, prefetches | [`tiles`], by AMX [`strips`] |
 //! | multiply-adds of a tile | [`tile`](super::tile) |
 //!
-//! Sums are chains of at most [`CHAIN`] steps, which are added up in order. Where chains end
-//! follows from channels and kernel alone, so neither threads, nor tiles, nor where the input lies
-//! changes a bit of the result.
+//! Sums are chains of at most [`CHAIN`] steps, which are added up in order. Channels and kernel
+//! alone decide where chains end, so neither threads, nor tiles, nor the layout of the input change
+//! a bit of the result.
 
 mod cut;
 mod footprint;
@@ -39,10 +39,10 @@ use crate::gemm::{FinishTransposed, TileEnd, TileEpilogue};
 use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
 use sardonyx_simd::{Ended, Pool, dispatch};
 
-/// Sums: most steps of a chain of sums: with 512 errors are twice as large, and nothing is faster.
+/// Sums: most steps of a chain of sums: 512 doubles the error without being faster.
 const CHAIN: usize = 128;
 
-/// One convolution that is not depthwise, sizes checked.
+/// A convolution, other than a depthwise one, with checked sizes.
 pub(super) struct Direct<'a> {
     pub(super) conv: &'a PackedConv,
     pub(super) geometry: &'a Geometry,
@@ -52,9 +52,9 @@ pub(super) struct Direct<'a> {
     pub(super) input: Side,
     /// Factors of the input's channels, `[images, in_channels]`.
     pub(super) gate: Option<&'a [f32]>,
-    /// Written by this call alone.
+    /// Output, written by this call alone.
     pub(super) output: Side,
-    /// Of an output whose rows are pixels, or planes if it is in rows.
+    /// Epilogue of an output whose rows are pixels, or planes if it is in rows.
     pub(super) epilogue: TileEpilogue,
 }
 
@@ -68,7 +68,7 @@ struct Block {
     panels: Range<usize>,
 }
 
-/// Pixels or windows in memory. Distances are in floats.
+/// Addresses of pixels or windows in memory. Distances are in floats.
 struct Places<P> {
     first: P,
     /// Distance of neighbouring rows of outputs.
@@ -94,13 +94,14 @@ struct Unit<'a> {
     epilogue: TileEpilogue,
 }
 
-/// Quotients that all tiles need. A division takes as long as several multiply-adds.
+/// Quotients that all tiles need, computed once, as a division takes as long as several
+/// multiply-adds.
 #[derive(Clone, Copy)]
 struct Sizes {
     lanes: usize,
-    /// Steps of a sum.
+    /// Number of steps of a sum.
     depth: usize,
-    /// Output channels of a group, and their vectors.
+    /// Number of output channels of a group, and of their vectors.
     group_out: usize,
     group_vectors: usize,
 }
@@ -112,14 +113,14 @@ struct Channels {
     /// First channel of the group.
     first: usize,
     vectors: usize,
-    /// Channels of whole vectors.
+    /// Number of channels of whole vectors.
     width: usize,
 }
 
 impl Direct<'_> {
-    /// Joins rows into as few and as long ones as there can be: all pixels of a pointwise
-    /// convolution are one row.
-    pub(super) fn flattened(mut self) -> Self {
+    /// Joins the rows of a pointwise convolution: all pixels of an image, or of all images if
+    /// neither side is in rows, become one row.
+    pub(super) fn join_rows(mut self) -> Self {
         if self.geometry.is_pointwise() {
             let plane: usize = self.in_dims.iter().product();
             let joins = self.input.order != Order::Rows && self.output.order != Order::Rows;
@@ -131,7 +132,7 @@ impl Direct<'_> {
         self
     }
 
-    /// Bytes of scratch memory of all threads.
+    /// Returns the bytes of scratch memory of all threads.
     pub(super) fn scratch(&self, pool: &Pool) -> usize {
         self.scratch_of(&self.cut(pool))
     }
@@ -150,11 +151,12 @@ impl Direct<'_> {
         self.conv.params.out_channels / self.conv.params.groups
     }
 
-    /// Vectors of a group's output channels.
+    /// Returns the number of vectors of a group's output channels.
     fn group_vectors(&self) -> usize {
         self.group_out().div_ceil(self.conv.isa.lanes())
     }
 
+    /// Whether operands are rounded.
     fn rounds(&self) -> bool {
         self.conv.algorithm.operands() != Operands::Exact
     }
@@ -163,7 +165,7 @@ impl Direct<'_> {
     ///
     /// # Errors
     ///
-    /// If the copies of rows are larger than any memory, or the work ended early.
+    /// If the copies of rows would exceed any memory, or the work was cancelled.
     pub(super) fn run(&self, pool: &Pool) -> Result<(), ConvError> {
         let cut = self.cut(pool);
         check_memory(self.scratch_of(&cut))?;
@@ -171,8 +173,8 @@ impl Direct<'_> {
         Ok(())
     }
 
-    /// Computes all outputs on this thread alone, if there is as much memory as
-    /// [`Direct::scratch`] says.
+    /// Computes all outputs on this thread alone, if there is as much memory as [`Direct::scratch`]
+    /// returns.
     pub(super) fn run_here(&self) -> Result<(), Ended> {
         self.run_cut(&self.cut(Pool::serial()), Pool::serial())
     }
@@ -238,8 +240,8 @@ impl Direct<'_> {
         (block.depth * height + block.rows.start) * width + block.cols.start
     }
 
-    /// Returns where the windows of a block's outputs are. Copies the rows under them if tiles do
-    /// not read the input in place.
+    /// Returns the addresses of the windows of a block's outputs. Copies the rows under them if
+    /// tiles do not read the input in place.
     fn windows(&self, cut: &Cut, block: &Block, copy: &mut [f32]) -> Places<*const f32> {
         let g = self.geometry;
         let [_, in_h, in_w] = self.in_dims;
@@ -262,7 +264,7 @@ impl Direct<'_> {
         }
     }
 
-    /// Writes the outputs of a block, which lie by pixels, into their planes.
+    /// Writes the outputs of a block, whose channels are adjacent, into their planes.
     fn write_planes(&self, cut: &Cut, block: &Block, out: &[f32]) {
         let lanes = self.conv.isa.lanes();
         let group_out = self.group_out();
@@ -281,7 +283,7 @@ impl Direct<'_> {
             cols: block.rows.len() * block.cols.len(),
             epilogue: self.epilogue.at(first, pixel).skip(image * plane),
         };
-        // SAFETY: the block's outputs are whole vectors of pixels and channels; the unit owns
+        // SAFETY: the block's outputs are whole vectors of pixels and channels, and the unit owns
         // these parts of the planes.
         unsafe { dispatch(self.conv.isa, body) };
     }
@@ -302,19 +304,19 @@ impl Unit<'_> {
         }
     }
 
-    /// Returns the window of the output in row `row` and column `col` of the block.
+    /// Returns the address of the window of the output in row `row` and column `col` of the block.
     fn window(&self, row: usize, col: usize) -> *const f32 {
         self.windows.first.wrapping_add(row * self.windows.row + col * self.windows.col)
     }
 
-    /// Returns the first channel of the group of the output in row `row` and column `col` of the
-    /// block.
+    /// Returns the address of the group's first channel of the output in row `row` and column `col`
+    /// of the block.
     fn output(&self, row: usize, col: usize) -> *mut f32 {
         self.outputs.first.wrapping_add(row * self.outputs.row + col * self.outputs.col)
     }
 
     /// Returns the end of a tile from row `row` and column `col` of the block on. `epilogue` is
-    /// room for the operations on its outputs, which the end refers to.
+    /// room for the operations on its outputs, to which the end refers.
     fn end(
         &self,
         row: usize,
@@ -338,12 +340,13 @@ impl Unit<'_> {
 }
 
 impl Geometry {
-    /// Returns the input index along a dimension of an output's first tap; negative in the padding.
+    /// Returns the input index along a dimension of an output's first tap, which is negative in
+    /// padding.
     pub(super) fn first_input(&self, i: usize, output: usize) -> isize {
         (output * self.strides[i]) as isize - self.pads_begin[i] as isize
     }
 
-    /// Returns the number of inputs along a dimension that neighbouring outputs are computed from.
+    /// Returns the number of inputs along a dimension from which neighbouring outputs are computed.
     pub(super) fn extent(&self, i: usize, outputs: usize) -> usize {
         (outputs.max(1) - 1) * self.strides[i] + (self.kernel[i] - 1) * self.dilations[i] + 1
     }

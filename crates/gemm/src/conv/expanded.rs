@@ -1,17 +1,17 @@
 //! A pointwise convolution and the depthwise one that reads it, as in inverted residual blocks
 //! (Sandler et al., "MobileNetV2: inverted residuals and linear bottlenecks", 2018).
 //!
-//! What is between the two is several times as large as input and output, so writing it to memory
+//! The image between the two is several times as large as input and output, so writing it to memory
 //! and reading it again takes longer than computing it. Here a band of its rows is computed into
 //! scratch memory that stays in the second-level cache, and the rows of the output that depend on
-//! it right after. Rows that the next band needs too are kept. Each number is computed as by
-//! [`PackedConv::run`], so the results have the same bits.
+//! the band right after. Rows that the next band needs, too, are kept. Each number is computed like
+//! in [`PackedConv::run`], so the results have the same bits.
 
 use super::depthwise::Depthwise;
 use super::direct::Direct;
 use super::{
     Algorithm, ConvEpilogue, ConvError, Geometry, ImageSizes, Job, Order, Ordered, OrderedMut,
-    PackedConv, Padded, Side, check_memory,
+    PackedConv, Padded, RawOrdered, Side, check_memory,
 };
 use crate::conv::pitch_of;
 use crate::gemm::{SendPtr, TileEpilogue};
@@ -20,10 +20,10 @@ use sardonyx_simd::{Ended, Operation, Pool, Work};
 
 /// Work: units of work per thread, so that a late thread does not make all others wait.
 const UNITS_PER_THREAD: usize = 2;
-/// Work: fewest output rows of a unit of work if a plane is cut: each computes the first rows that
-/// it needs itself, though another unit may have them.
+/// Work: fewest output rows of a unit of work if a plane is cut. Each unit computes the first rows
+/// of its bands itself, though another unit may have them.
 const LEAST_ROWS: usize = 14;
-/// Work: fewest output rows of a unit without which there would be threads without work.
+/// Work: fewest output rows of a unit if threads would be idle otherwise.
 const LEAST_ROWS_OF_THREAD: usize = 4;
 
 /// A pointwise convolution whose results are the input of a depthwise one.
@@ -33,13 +33,33 @@ pub struct ExpandedConv<'a> {
     depthwise: &'a PackedConv,
 }
 
-/// How the work is cut.
+/// Epilogues of both convolutions.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpandedEpilogues<'a> {
+    /// Epilogue of the pointwise convolution, without residual and factor.
+    pub expansion: &'a ConvEpilogue<'a>,
+    pub depthwise: &'a ConvEpilogue<'a>,
+}
+
+/// Epilogues of both convolutions whose sizes have been checked.
+struct TileEpilogues {
+    expansion: TileEpilogue,
+    depthwise: TileEpilogue,
+}
+
+/// Sizes of the images of both convolutions.
+struct BothSizes {
+    expansion: ImageSizes,
+    depthwise: ImageSizes,
+}
+
+/// A cut of the work.
 #[derive(Clone, Copy, Debug)]
 struct Bands {
     threads: usize,
-    /// Output rows of a band; even, if there is more than one.
+    /// Output rows of a band, an even number if more than one.
     rows: usize,
-    /// Units of work that the rows of a plane are cut into.
+    /// Number of units of work into which the rows of a plane are cut.
     parts: usize,
     /// Floats of a row of the band.
     line: usize,
@@ -47,7 +67,7 @@ struct Bands {
     floats: usize,
 }
 
-/// What all units of a call have in common.
+/// State shared by all units of a call.
 struct Units<'a> {
     bands: Bands,
     expansion: Direct<'a>,
@@ -84,47 +104,43 @@ impl<'a> ExpandedConv<'a> {
         Ok(ExpandedConv { expansion, depthwise })
     }
 
-    /// The most bytes of scratch memory that [`ExpandedConv::run`] takes on all threads, but for a
-    /// few KB.
+    /// Returns an upper bound of the scratch memory in bytes that [`ExpandedConv::run`] takes on
+    /// all threads, except a few KB.
     ///
     /// # Errors
     ///
-    /// If the kernel is larger than the padded input, or no memory is that large.
+    /// If the kernel is larger than the padded input, or the size exceeds any memory.
     pub fn scratch(
         &self,
         pool: &Pool,
         images: usize,
         spatial: &[usize],
-        [input, output]: [Order; 2],
+        input: Order,
+        output: Order,
     ) -> Result<usize, ConvError> {
-        let between = ImageSizes::new(&self.expansion.params, images, spatial)?;
-        let sizes = ImageSizes::new(&self.depthwise.params, images, spatial)?;
-        if sizes.is_empty(&self.depthwise.params) {
+        let sizes = self.sizes(images, spatial)?;
+        if sizes.depthwise.is_empty(&self.depthwise.params) {
             return Ok(0);
         }
-        if output == Order::Rows || self.has_few_bands(pool, [&between, &sizes]) {
+        if output == Order::Rows || self.has_few_bands(pool, &sizes) {
             let order = self.order();
-            let first = self.expansion.scratch(pool, images, spatial, [input, order])?;
-            let second = self.depthwise.scratch(pool, images, spatial, [order, output])?;
-            let floats = self.between(&between)?;
+            let first = self.expansion.scratch(pool, images, spatial, input, order)?;
+            let second = self.depthwise.scratch(pool, images, spatial, order, output)?;
+            let floats = self.expanded_floats(&sizes.expansion)?;
             return check_memory((floats * size_of::<f32>()).saturating_add(first.max(second)));
         }
-        let null = || SendPtr(std::ptr::null_mut());
-        let units = self.units(
-            pool,
-            [&between, &sizes],
-            [null(), null()],
-            [input, output],
-            [TileEpilogue::PLAIN; 2],
-        )?;
-        check_memory(units.scratch())
+        let (input, output) = (RawOrdered::without_data(input), RawOrdered::without_data(output));
+        let plain =
+            TileEpilogues { expansion: TileEpilogue::PLAIN, depthwise: TileEpilogue::PLAIN };
+        check_memory(self.units(pool, &sizes, input, output, plain)?.scratch())
     }
 
-    /// Convolves `images` images of spatial size `spatial` with both.
+    /// Convolves `images` images of spatial size `spatial` by both convolutions.
     ///
     /// # Errors
     ///
-    /// As [`PackedConv::run`]; also if the epilogue of the expansion has a residual or a factor.
+    /// In the cases of [`PackedConv::run`], or if the epilogue of the expansion has a residual or a
+    /// factor.
     pub fn run(
         &self,
         pool: &Pool,
@@ -132,60 +148,71 @@ impl<'a> ExpandedConv<'a> {
         spatial: &[usize],
         input: Ordered<'_>,
         output: OrderedMut<'_>,
-        [first, second]: [&ConvEpilogue<'_>; 2],
+        epilogues: ExpandedEpilogues<'_>,
     ) -> Result<(), ConvError> {
+        let ExpandedEpilogues { expansion: first, depthwise: second } = epilogues;
         for (what, part) in [("residual", first.residual), ("factor", first.factor)] {
             if part.is_some() {
                 return Err(ConvError::Order { what });
             }
         }
         let order = self.order();
-        let between = ImageSizes::new(&self.expansion.params, images, spatial)?;
-        let sizes = ImageSizes::new(&self.depthwise.params, images, spatial)?;
-        if output.order == Order::Rows || self.has_few_bands(pool, [&between, &sizes]) {
-            // Planes are written in one go: nothing is computed in bands.
-            return with_scratch(self.between(&between)?, |data| {
+        let sizes = self.sizes(images, spatial)?;
+        if output.order == Order::Rows || self.has_few_bands(pool, &sizes) {
+            // Planes are written as a whole, not in bands.
+            return with_scratch(self.expanded_floats(&sizes.expansion)?, |data| {
                 let to = OrderedMut { data: &mut *data, order };
                 self.expansion.run(pool, images, spatial, input, to, first)?;
                 let from = Ordered { data: &*data, order };
                 self.depthwise.run(pool, images, spatial, from, output, second)
             });
         }
-        let orders = [input.order, output.order];
-        self.expansion.check_input(&between, &input)?;
-        self.depthwise.check_output(&sizes, &output, second)?;
+        self.expansion.check_input(&sizes.expansion, &input)?;
+        self.depthwise.check_output(&sizes.depthwise, &output, second)?;
         self.expansion.check_bias(first)?;
-        if sizes.is_empty(&self.depthwise.params) {
+        if sizes.depthwise.is_empty(&self.depthwise.params) {
             return Ok(());
         }
-        let data = [SendPtr(input.data.as_ptr().cast_mut()), SendPtr(output.data.as_mut_ptr())];
-        let epilogues =
-            [first.raw(order, between.out_plane), second.raw(orders[1], sizes.out_plane)];
-        let units = self.units(pool, [&between, &sizes], data, orders, epilogues)?;
+        let epilogues = TileEpilogues {
+            expansion: first.raw(order, sizes.expansion.out_plane),
+            depthwise: second.raw(output.order, sizes.depthwise.out_plane),
+        };
+        let units = self.units(pool, &sizes, input.raw(), output.raw(), epilogues)?;
         check_memory(units.scratch())?;
         pool.run_on(units.bands.threads, images * units.bands.parts, |unit| units.run(unit))?;
         Ok(())
     }
 
-    /// Whether threads wait for each other less if one convolution follows the other: bands of so
-    /// few rows that each copies more than it computes would keep less than three quarters busy.
-    fn has_few_bands(&self, pool: &Pool, [between, sizes]: [&ImageSizes; 2]) -> bool {
+    /// Returns the sizes of the images of both convolutions.
+    fn sizes(&self, images: usize, spatial: &[usize]) -> Result<BothSizes, ConvError> {
+        Ok(BothSizes {
+            expansion: ImageSizes::new(&self.expansion.params, images, spatial)?,
+            depthwise: ImageSizes::new(&self.depthwise.params, images, spatial)?,
+        })
+    }
+
+    /// Whether threads wait for each other less if the second convolution starts after the first:
+    /// with bands of so few rows that each copies more than it computes, less than three quarters
+    /// of the threads would be busy.
+    fn has_few_bands(&self, pool: &Pool, sizes: &BothSizes) -> bool {
+        let BothSizes { expansion, depthwise } = sizes;
         let params = &self.expansion.params;
-        let outputs = between.images.saturating_mul(between.out_plane);
+        let outputs = expansion.images.saturating_mul(expansion.out_plane);
         let depth = params.in_channels.saturating_mul(params.out_channels);
         let macs = outputs.saturating_mul(depth);
         let threads = Work::new(Operation::MultiplyAdd, macs).threads(pool);
-        let bands = sizes.images.max(1) * (sizes.out_dims[1] / LEAST_ROWS_OF_THREAD).max(1);
+        let rows = depthwise.out_dims[1];
+        let bands = depthwise.images.max(1) * (rows / LEAST_ROWS_OF_THREAD).max(1);
         threads > 1 && 4 * bands < 3 * threads
     }
 
-    /// How what is between the two lies.
+    /// Returns the layout of the image between the two convolutions.
     fn order(&self) -> Order {
         Order::ChannelsLast { pitch: pitch_of(self.depthwise.params.in_channels) }
     }
 
-    /// Floats of all that is between the two.
-    fn between(&self, sizes: &ImageSizes) -> Result<usize, ConvError> {
+    /// Returns the floats of all images between the two convolutions.
+    fn expanded_floats(&self, sizes: &ImageSizes) -> Result<usize, ConvError> {
         let channels = self.expansion.params.out_channels;
         let floats = self.order().len(sizes.images, channels, sizes.out_plane);
         let floats = floats.ok_or(ConvError::TooLarge)?;
@@ -193,39 +220,39 @@ impl<'a> ExpandedConv<'a> {
         Ok(floats)
     }
 
+    /// Prepares the units of a call whose sizes have been checked.
     fn units<'s>(
         &'s self,
         pool: &Pool,
-        [between, sizes]: [&'s ImageSizes; 2],
-        [input, output]: [SendPtr; 2],
-        [in_order, out_order]: [Order; 2],
-        [first, second]: [TileEpilogue; 2],
+        sizes: &'s BothSizes,
+        input: RawOrdered,
+        output: RawOrdered,
+        epilogues: TileEpilogues,
     ) -> Result<Units<'s>, ConvError> {
-        let null = || SendPtr(std::ptr::null_mut());
-        let order = self.order();
-        let padded = Padded { geometry: &self.expansion.geometry, sizes: between };
-        let expansion = match self.expansion.job(padded, [input, null()], [in_order, order], first)
-        {
+        // Units set the memory of their bands.
+        let band = RawOrdered::without_data(self.order());
+        let padded = Padded { geometry: &self.expansion.geometry, sizes: &sizes.expansion };
+        let expansion = match self.expansion.job(padded, input, band, epilogues.expansion) {
             // Rows of a plane are computed one band after the other.
             Job::Direct(direct) => Direct {
-                images: sizes.images,
-                in_dims: between.in_dims,
-                out_dims: between.out_dims,
+                images: sizes.depthwise.images,
+                in_dims: sizes.expansion.in_dims,
+                out_dims: sizes.expansion.out_dims,
                 ..direct
             },
             _ => return Err(ConvError::Algorithm(self.expansion.algorithm)),
         };
-        let padded = Padded { geometry: &self.depthwise.geometry, sizes };
-        let depthwise =
-            match self.depthwise.job(padded, [null(), output], [order, out_order], second) {
-                Job::Depthwise(depthwise) => depthwise,
-                _ => return Err(ConvError::Algorithm(self.depthwise.algorithm)),
-            };
+        let padded = Padded { geometry: &self.depthwise.geometry, sizes: &sizes.depthwise };
+        let depthwise = match self.depthwise.job(padded, band, output, epilogues.depthwise) {
+            Job::Depthwise(depthwise) => depthwise,
+            _ => return Err(ConvError::Algorithm(self.depthwise.algorithm)),
+        };
         let threads = expansion.threads(pool);
-        let bands = self.bands(threads, depthwise.geometry, sizes)?;
+        let bands = self.bands(threads, depthwise.geometry, &sizes.depthwise)?;
         Ok(Units { bands, expansion, depthwise })
     }
 
+    /// Cuts the rows of images into bands and units for threads.
     fn bands(
         &self,
         threads: usize,
@@ -237,8 +264,8 @@ impl<'a> ExpandedConv<'a> {
         let pitch = pitch_of(self.depthwise.params.in_channels);
         let line = in_w.checked_mul(pitch).ok_or(ConvError::TooLarge)?;
         let taps = geometry.extent(1, 1);
-        // A band takes a third of the second-level cache, in which weights and input have a place
-        // too. Rows that fit beyond those of the first output are each a stride further.
+        // A band takes a third of the second-level cache, which weights and input share. Rows that
+        // fit beyond those of the first output are a stride apart.
         let band = self.depthwise.caches.own_floats(1, 3);
         let more = (band / line.max(1)).saturating_sub(taps) / geometry.strides[1];
         let rows = (more + 1).min(out_h);
@@ -253,7 +280,7 @@ impl<'a> ExpandedConv<'a> {
 }
 
 impl Units<'_> {
-    /// Bytes of scratch memory of all threads.
+    /// Returns the bytes of scratch memory of all threads.
     fn scratch(&self) -> usize {
         let threads = self.bands.threads.min(self.depthwise.images * self.bands.parts);
         let band = self.bands.floats.saturating_mul(size_of::<f32>());
@@ -263,7 +290,7 @@ impl Units<'_> {
         band.saturating_add(expansion).saturating_mul(threads)
     }
 
-    /// The pointwise convolution of some rows of an image into memory of their own.
+    /// Returns the pointwise convolution of some rows of an image into memory of their own.
     fn rows(&self, image: usize, first: usize, rows: usize, to: *mut f32) -> Direct<'_> {
         let Direct { conv, geometry, input, output, epilogue, in_dims, .. } = self.expansion;
         let width = in_dims[2];
@@ -282,6 +309,7 @@ impl Units<'_> {
         }
     }
 
+    /// Computes the output rows of a unit, band by band.
     fn run(&self, unit: usize) -> Result<(), Ended> {
         let Bands { rows: most, parts, line, floats, .. } = self.bands;
         let (part, image) = (unit % parts, unit / parts);
@@ -293,7 +321,7 @@ impl Units<'_> {
         let plane = self.depthwise.input.plane;
         let pitch = line / self.depthwise.in_dims[2].max(1);
         with_scratch(floats, |band| {
-            // The rows of the input of the second that the band has.
+            // Rows of the depthwise input that the band holds.
             let mut have = 0..0usize;
             for start in rows.clone().step_by(most) {
                 let end = rows.end.min(start + most);
@@ -333,8 +361,8 @@ mod tests {
     use crate::gemm::tests::random;
     use sardonyx_simd::Isa;
 
-    /// Images, channels before and after the expansion, spatial sizes, and of the depthwise one:
-    /// kernel, strides, dilations, zeros before and after.
+    /// A case: images, channels before and after the expansion, spatial size, and parameters of the
+    /// depthwise convolution: kernel, strides, dilations, zeros before and after.
     type Case = (usize, [usize; 2], [usize; 2], [[usize; 2]; 5]);
 
     const CASES: &[Case] = &[
@@ -353,7 +381,13 @@ mod tests {
 
     const OPERANDS: [Operands; 3] = [Operands::Exact, Operands::Rounded, Operands::Tiles];
 
-    fn laid(images: usize, channels: usize, plane: usize, order: Order, seed: u64) -> Vec<f32> {
+    fn make_numbers(
+        images: usize,
+        channels: usize,
+        plane: usize,
+        order: Order,
+        seed: u64,
+    ) -> Vec<f32> {
         random(order.len(images, channels, plane).unwrap(), seed)
     }
 
@@ -381,7 +415,14 @@ mod tests {
             {
                 let pack = |params: &ConvParams, algorithm, weights: &[f32]| {
                     let source = WeightSource::Floats(weights);
-                    PackedConv::scaled(isa, params.clone(), algorithm, source, None, Lasts::ForGood)
+                    PackedConv::from_source(
+                        isa,
+                        params.clone(),
+                        algorithm,
+                        source,
+                        None,
+                        Lasts::ForGood,
+                    )
                 };
                 // Not every machine rounds operands.
                 let Ok(expansion) = pack(&first, Algorithm::Direct(operands), &weights) else {
@@ -395,9 +436,9 @@ mod tests {
                     (Order::Rows, last(many)),
                     (last(few), Order::Rows),
                 ] {
-                    let input = laid(images, few, in_plane, from, 5);
+                    let input = make_numbers(images, few, in_plane, from, 5);
                     let input = Ordered { data: &input, order: from };
-                    let residual = laid(images, many, plane, to, 6);
+                    let residual = make_numbers(images, many, plane, to, 6);
                     let endings = [
                         ConvEpilogue {
                             bias: Some(&biases[0]),
@@ -411,18 +452,19 @@ mod tests {
                             ..ConvEpilogue::default()
                         },
                     ];
-                    let mut between = laid(images, many, in_plane, last(many), 7);
-                    let mut want = laid(images, many, plane, to, 8);
+                    let mut between = make_numbers(images, many, in_plane, last(many), 7);
+                    let mut want = make_numbers(images, many, plane, to, 8);
                     let inner = OrderedMut { data: &mut between, order: last(many) };
                     expansion.run(&pools[0], images, &spatial, input, inner, &endings[0]).unwrap();
                     let inner = Ordered { data: &between, order: last(many) };
                     let out = OrderedMut { data: &mut want, order: to };
                     depthwise.run(&pools[0], images, &spatial, inner, out, &endings[1]).unwrap();
                     for pool in &pools {
-                        let mut got = laid(images, many, plane, to, 8);
+                        let mut got = make_numbers(images, many, plane, to, 8);
                         let out = OrderedMut { data: &mut got, order: to };
                         let [one, two] = &endings;
-                        both.run(pool, images, &spatial, input, out, [one, two]).unwrap();
+                        let epilogues = ExpandedEpilogues { expansion: one, depthwise: two };
+                        both.run(pool, images, &spatial, input, out, epilogues).unwrap();
                         let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
                         let what = format!("{many} channels {spatial:?} {isa:?} {from:?} {to:?}");
                         assert!(bits(&got) == bits(&want), "{what}");
@@ -437,7 +479,7 @@ mod tests {
         let pack = |params: ConvParams, algorithm| {
             let weights = random(params.weights_len().unwrap(), 1);
             let source = WeightSource::Floats(&weights);
-            PackedConv::scaled(Isa::detect(), params, algorithm, source, None, Lasts::ForGood)
+            PackedConv::from_source(Isa::detect(), params, algorithm, source, None, Lasts::ForGood)
                 .unwrap()
         };
         let direct = Algorithm::Direct(Operands::Exact);
@@ -457,7 +499,8 @@ mod tests {
         let mut run = |input: &[f32], floats: usize, epilogue: &ConvEpilogue<'_>| {
             let input = Ordered { data: input, order: last(3) };
             let out = OrderedMut { data: &mut out[..floats], order: last(16) };
-            both.run(Pool::serial(), 1, &[5, 5], input, out, [epilogue, &plain])
+            let epilogues = ExpandedEpilogues { expansion: epilogue, depthwise: &plain };
+            both.run(Pool::serial(), 1, &[5, 5], input, out, epilogues)
         };
         assert_eq!(run(&input, 9 * 16, &plain), Ok(()));
         assert!(run(&input[1..], 9 * 16, &plain).is_err());

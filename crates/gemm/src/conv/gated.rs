@@ -1,18 +1,17 @@
-//! A pointwise convolution of a value whose channels are multiplied with numbers first, as after
+//! A pointwise convolution of an input whose channels are multiplied by numbers first, as after
 //! squeeze and excitation (Hu et al., "Squeeze-and-excitation networks", 2018).
 //!
-//! The products are computed where pixels are copied for the tiles, a few pixels at a time if the
-//! weights stay in the second-level cache, so that they never are in memory. Each is rounded as if
-//! it was written, so the results have the same bits.
+//! The products are computed while pixels are copied for the tiles, a few pixels at a time if the
+//! weights stay in the second-level cache, so that they are never in memory. Each is rounded like a
+//! product that is written, so the results have the same bits.
 
 use std::ops::Range;
 
 use super::copy::CopyPixels;
 use super::{
     Algorithm, ConvEpilogue, ConvError, ImageSizes, Job, Order, Ordered, OrderedMut, PackedConv,
-    Padded, check_len,
+    Padded, RawOrdered, check_len,
 };
-use crate::gemm::SendPtr;
 use crate::gemm::TileEpilogue;
 use sardonyx_simd::Pool;
 use sardonyx_simd::{Body, Simd};
@@ -25,7 +24,8 @@ pub struct GatedConv<'a> {
 }
 
 impl<'a> GatedConv<'a> {
-    /// Has the input of a convolution multiplied with `gate`, `[images, in_channels]`.
+    /// Combines a convolution with the factors of its input, `gate`, of shape `[images,
+    /// in_channels]`.
     ///
     /// # Errors
     ///
@@ -38,31 +38,32 @@ impl<'a> GatedConv<'a> {
         Ok(GatedConv { conv, gate })
     }
 
-    /// As [`PackedConv::scratch`].
+    /// Returns an upper bound of the scratch memory in bytes, like [`PackedConv::scratch`].
     ///
     /// # Errors
     ///
-    /// As [`PackedConv::scratch`], or if there are not as many numbers as channels.
+    /// In the cases of [`PackedConv::scratch`], or if there are not as many numbers as channels.
     pub fn scratch(
         &self,
         pool: &Pool,
         images: usize,
         spatial: &[usize],
-        orders: [Order; 2],
+        input: Order,
+        output: Order,
     ) -> Result<usize, ConvError> {
         let sizes = self.sizes(images, spatial)?;
         if sizes.is_empty(&self.conv.params) {
             return Ok(0);
         }
-        let null = || SendPtr(std::ptr::null_mut());
-        self.job(self.padded(&sizes), [null(), null()], orders, TileEpilogue::PLAIN).scratch(pool)
+        let (input, output) = (RawOrdered::without_data(input), RawOrdered::without_data(output));
+        self.job(&sizes, input, output, TileEpilogue::PLAIN).scratch(pool)
     }
 
-    /// As [`PackedConv::run`].
+    /// Multiplies the input by the gate and convolves it, like [`PackedConv::run`].
     ///
     /// # Errors
     ///
-    /// As [`PackedConv::run`], or if there are not as many numbers as channels.
+    /// In the cases of [`PackedConv::run`], or if there are not as many numbers as channels.
     pub fn run(
         &self,
         pool: &Pool,
@@ -78,36 +79,34 @@ impl<'a> GatedConv<'a> {
         if sizes.is_empty(&self.conv.params) {
             return Ok(());
         }
-        let data = [SendPtr(input.data.as_ptr().cast_mut()), SendPtr(output.data.as_mut_ptr())];
         let raw = epilogue.raw(output.order, sizes.out_plane);
-        self.job(self.padded(&sizes), data, [input.order, output.order], raw).run(pool)
+        self.job(&sizes, input.raw(), output.raw(), raw).run(pool)
     }
 
+    /// Checks the length of the gate, and returns the sizes of input and output.
     fn sizes(&self, images: usize, spatial: &[usize]) -> Result<ImageSizes, ConvError> {
         let count = images.checked_mul(self.conv.params.in_channels);
         check_len("gate", count.ok_or(ConvError::TooLarge)?, self.gate.len())?;
         ImageSizes::new(&self.conv.params, images, spatial)
     }
 
-    fn padded<'s>(&'s self, sizes: &'s ImageSizes) -> Padded<'s> {
-        Padded { geometry: &self.conv.geometry, sizes }
-    }
-
+    /// Makes the loops of a call whose sizes have been checked.
     fn job<'s>(
         &'s self,
-        padded: Padded<'s>,
-        data: [SendPtr; 2],
-        orders: [Order; 2],
+        sizes: &'s ImageSizes,
+        input: RawOrdered,
+        output: RawOrdered,
         epilogue: TileEpilogue,
     ) -> Job<'s> {
-        self.conv.gated_job(Some(self.gate), padded, data, orders, epilogue)
+        let padded = Padded { geometry: &self.conv.geometry, sizes };
+        self.conv.gated_job(Some(self.gate), padded, input, output, epilogue)
     }
 }
 
-/// Copies channels of neighbouring pixels, each multiplied with its number in `gate`.
+/// Body that copies channels of neighbouring pixels, each multiplied by its number in `gate`.
 pub(super) struct GatePixels<'a> {
     pub(super) pixels: CopyPixels<'a>,
-    /// Of the channels that are copied.
+    /// Factors of the channels that are copied.
     pub(super) gate: &'a [f32],
 }
 
@@ -120,8 +119,8 @@ impl Body for GatePixels<'_> {
         let CopyPixels { input, image, pixel, ref channels, .. } = pixels;
         let (count, step) = (pixels.to.len() / pixels.step.max(1), pixels.step);
         let to = pixels.to.as_mut_ptr();
-        // SAFETY: the caller's promise: `count` pixels are readable, of each its channels, as many
-        // as there are numbers, and the copy has as many.
+        // SAFETY: the caller has the channels of `count` pixels readable, as many as there are
+        // factors, and the copy has room for them.
         unsafe {
             match input.order {
                 Order::ChannelsLast { pitch } => {
@@ -143,15 +142,15 @@ impl Body for GatePixels<'_> {
     }
 }
 
-/// Writes the products of floats with as many numbers, perhaps to where the floats are.
+/// Writes the products of floats and as many numbers, in place or elsewhere.
 ///
 /// # Safety
 ///
-/// As [`Simd`]; as many floats are readable and writable.
+/// The demands of [`Simd`] must hold, and as many floats must be readable and writable.
 #[inline(always)]
 unsafe fn multiply<S: Simd>(from: *const f32, by: &[f32], to: *mut f32) {
     let whole = by.len() / S::LANES * S::LANES;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has as many floats readable and writable as there are numbers.
     unsafe {
         for c in (0..whole).step_by(S::LANES) {
             S::store(to.add(c), S::mul(S::load(from.add(c)), S::load(by.as_ptr().add(c))));
@@ -165,8 +164,8 @@ unsafe fn multiply<S: Simd>(from: *const f32, by: &[f32], to: *mut f32) {
     }
 }
 
-/// The numbers of some channels of an image.
-pub(super) fn of_image(
+/// Returns the factors of some channels of an image.
+pub(super) fn select_factors(
     gate: &[f32],
     image: usize,
     in_channels: usize,

@@ -1,9 +1,9 @@
-//! Convolution of integers of 8 bits with zero points, summed up exactly in 32 bits.
+//! Convolution of integers of 8 bits with zero points, added up exactly in 32 bits.
 //!
-//! Where there are more than a few output channels, it is a product: the patches of some output
-//! positions with the weights. Patches lie tap by tap, so each is rows of the image that are
-//! copied, and there are never more of them than a cache holds. With few channels the multiplier
-//! would idle; there, each tap is multiplied with the part of the image that it meets.
+//! With more than a few output channels, it is a product of weights and the patches of some output
+//! positions. Patches are stored tap by tap, so that each tap copies rows of the image, and the
+//! patches that exist at a time fit a cache. With few channels the multiplier would idle, so each
+//! tap is multiplied by the part of the image that it meets.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use sardonyx_simd::chunks::{Shared, ranges, rows};
 use sardonyx_simd::{Caches, Exec};
 use sardonyx_simd::{Ended, Level, Loop};
 
-/// What a convolution of bytes is. Lists have one entry per spatial axis.
+/// Sizes of a convolution of bytes. Lists have one entry per spatial axis.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteConv<'a> {
     pub groups: usize,
@@ -30,35 +30,36 @@ pub struct ByteConv<'a> {
     pub pads_begin: &'a [usize],
 }
 
-/// The weights of a convolution of bytes.
+/// Weights of a convolution of bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum ByteWeights<'a> {
-    /// `[out_channels, in_channels / groups, kernel...]`, with sign or not.
+    /// Weights `[out_channels, in_channels / groups, kernel...]`, and whether they are signed.
     Plain(&'a [u8], bool),
-    /// Those of each group as a right operand: the transpose of its output channels by the rest.
+    /// Weights of each group as a right operand: the transpose of its output channels by the other
+    /// axes.
     Packed(&'a [Arc<PackedB<Bytes>>]),
 }
 
-/// What is convolved.
+/// Operands of a convolution of bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteOperands<'a> {
     pub images: usize,
-    /// `[images, in_channels, input...]`
+    /// Images, `[images, in_channels, input...]`.
     pub x: &'a [u8],
     pub x_signed: bool,
-    /// What stands for zero, and is there where the images are padded.
+    /// Zero point of the images, which is also the value of padding.
     pub x_zero: u8,
     pub weights: ByteWeights<'a>,
-    /// None, one, or one for each output channel.
+    /// Zero points of the weights: none, one, or one for each output channel.
     pub weight_zeros: &'a [u8],
 }
 
-/// How sums become integers of few bits.
+/// Conversion of sums to integers of few bits.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteEnding<'a, T> {
-    /// One for each output channel.
+    /// One number for each output channel.
     pub bias: Option<&'a [i32]>,
-    /// Columns are output channels; there is one row.
+    /// Factors of one row, with a column for each output channel.
     pub factors: Factors<'a>,
     pub zero: T,
 }
@@ -67,16 +68,18 @@ pub struct ByteEnding<'a, T> {
 const FEW_CHANNELS: usize = 4;
 
 impl ByteConv<'_> {
-    /// Whether weights of so many output channels need not be packed. There is a group at least.
+    /// Whether weights of `out_channels` output channels in `groups` groups, at least one, are read
+    /// without packing.
     pub fn reads_plain_weights(out_channels: usize, groups: usize) -> bool {
         out_channels / groups <= FEW_CHANNELS
     }
 
+    /// Whether taps are multiplied one by one.
     fn is_by_taps(&self) -> bool {
         ByteConv::reads_plain_weights(self.out_channels, self.groups)
     }
 
-    /// Multiplications for an element of the output.
+    /// Returns the number of multiplications for an element of the output.
     fn depth(&self) -> usize {
         self.in_channels / self.groups * self.taps()
     }
@@ -93,19 +96,20 @@ impl ByteConv<'_> {
         self.output.iter().product()
     }
 
-    /// Whether an image is what its patches are.
+    /// Whether each patch is one pixel of the image, in order.
     fn is_pointwise(&self) -> bool {
         let ones = [self.kernel, self.strides].into_iter().flatten().all(|one| *one == 1);
         ones && self.pads_begin.iter().all(|pad| *pad == 0) && self.input == self.output
     }
 
-    /// Output positions whose patches there are at a time: these, or their sums, take half of the
-    /// second-level cache.
+    /// Returns the number of output positions whose patches exist at a time. The patches, or the
+    /// sums, take half of the second-level cache.
     fn block(&self, caches: &Caches) -> usize {
         let widest = self.depth().max(4 * (self.out_channels / self.groups)).max(1);
         (caches.own_bytes(1, 2) / widest).clamp(96, 4096).min(self.output_plane())
     }
 
+    /// Checks sizes and lengths against each other. `output` is the length of the result.
     fn check(&self, operands: &ByteOperands<'_>, output: usize) {
         let rank = self.input.len();
         assert!(rank > 0, "no spatial axis");
@@ -139,7 +143,7 @@ impl ByteConv<'_> {
         assert!(zeros <= 1 || zeros == self.out_channels, "{zeros} zero points of weights");
     }
 
-    /// The numbers of a tap along each axis, from the last one on, times the dilations.
+    /// Returns the offsets of a tap along each axis in inputs, from the last axis on.
     fn offsets(&self, mut tap: usize) -> impl Iterator<Item = usize> {
         let axes = self.kernel.iter().zip(self.dilations).rev();
         axes.map(move |(kernel, dilation)| {
@@ -149,8 +153,8 @@ impl ByteConv<'_> {
         })
     }
 
-    /// Where the row of the image begins that a tap meets in a row of the output; `None` if that is
-    /// in the padding.
+    /// Returns the offset of the row of the image that a tap meets in row `row` of the output;
+    /// `None` in the padding.
     fn row(&self, tap: usize, mut row: usize) -> Option<usize> {
         let (mut start, mut step) = (0, *self.input.last()?);
         let last = self.input.len() - 1;
@@ -165,8 +169,8 @@ impl ByteConv<'_> {
         Some(start)
     }
 
-    /// Along the last axis: the places of a row of the output, from `first` on, at which a tap
-    /// meets the image, counted from `first`, and where it meets it first.
+    /// Returns where a tap meets the image along the last axis: the range of the `count` places
+    /// from place `first` on, counted from it, and the index in the image of the first of these.
     fn meets(&self, tap: usize, first: usize, count: usize) -> (Range<usize>, usize) {
         let last = self.input.len() - 1;
         let (size, stride, pad) = (self.input[last], self.strides[last], self.pads_begin[last]);
@@ -179,15 +183,18 @@ impl ByteConv<'_> {
     }
 }
 
-/// How a sum becomes an element of the result.
+/// Conversion of a sum to an element of the result.
 trait Ending: Copy + Sync {
     type Out: Send;
-    /// What is needed for a channel.
+    /// Numbers that the conversion needs for a channel.
     type Channel: Copy;
+    /// Returns the numbers of a channel.
     fn channel(&self, channel: usize) -> Self::Channel;
+    /// Converts a sum of a channel.
     fn end(self, channel: Self::Channel, sum: i32) -> Self::Out;
 }
 
+/// Conversion that keeps sums.
 #[derive(Clone, Copy)]
 struct Sums;
 
@@ -203,29 +210,38 @@ impl Ending for Sums {
     }
 }
 
+/// Conversion to integers of few bits, after adding a bias.
 #[derive(Clone, Copy)]
 struct Codes<'a, T> {
     ending: ByteEnding<'a, T>,
     to: Requantize,
 }
 
+/// Bias and factor of an output channel.
+#[derive(Clone, Copy)]
+struct CodeChannel {
+    bias: i32,
+    factor: f32,
+}
+
 impl<T: Code> Ending for Codes<'_, T> {
     type Out = T;
-    type Channel = (i32, f32);
+    type Channel = CodeChannel;
 
-    fn channel(&self, channel: usize) -> (i32, f32) {
+    fn channel(&self, channel: usize) -> CodeChannel {
         let ByteEnding { bias, factors, .. } = &self.ending;
         let column = factors.columns.get(channel).unwrap_or(&factors.columns[0]);
-        (bias.map_or(0, |bias| bias[channel]), factors.of(factors.rows[0], *column))
+        let bias = bias.map_or(0, |bias| bias[channel]);
+        CodeChannel { bias, factor: factors.of(factors.rows[0], *column) }
     }
 
     #[inline(always)]
-    fn end(self, (bias, factor): (i32, f32), sum: i32) -> T {
-        self.to.of(sum.wrapping_add(bias), factor)
+    fn end(self, channel: CodeChannel, sum: i32) -> T {
+        self.to.of(sum.wrapping_add(channel.bias), channel.factor)
     }
 }
 
-/// Bytes of scratch memory that a convolution takes.
+/// Returns the bytes of scratch memory that a convolution takes.
 pub fn conv_bytes_scratch(
     exec: &Exec<'_>,
     conv: &ByteConv<'_>,
@@ -257,8 +273,8 @@ pub fn conv_bytes_scratch(
     of_product.saturating_add(of_block)
 }
 
-/// `y` is `[images, out_channels, output...]`: the sums of the products of what elements and
-/// weights are more than their zero points, which wrap at 32 bits.
+/// Writes the convolution to `y`, `[images, out_channels, output...]`: sums of products of
+/// elements less their zero point and weights less theirs, which wrap at 32 bits.
 ///
 /// # Panics
 ///
@@ -272,12 +288,13 @@ pub fn conv_bytes(
     run(exec, conv, operands, Sums, y)
 }
 
-/// As [`conv_bytes`], with a bias added to the sums, which then become integers of few bits, see
-/// [`Requantize::of`].
+/// Convolves like [`conv_bytes`], adds a bias to the sums, and converts them to integers of few
+/// bits, see [`Requantize::of`].
 ///
 /// # Panics
 ///
-/// As [`conv_bytes`]; and if there are other numbers of biases or factors than output channels.
+/// In the cases of [`conv_bytes`], or if the numbers of biases or factors differ from that of
+/// output channels.
 pub fn conv_codes<T: Code>(
     exec: &Exec<'_>,
     conv: &ByteConv<'_>,
@@ -295,6 +312,7 @@ pub fn conv_codes<T: Code>(
     run(exec, conv, operands, Codes { ending: *ending, to }, y)
 }
 
+/// Computes a convolution with any conversion of its sums.
 fn run<E: Ending>(
     exec: &Exec<'_>,
     conv: &ByteConv<'_>,
@@ -308,20 +326,20 @@ fn run<E: Ending>(
     }
     match operands.weights {
         ByteWeights::Plain(weights, signed) if conv.is_by_taps() => {
-            by_taps(exec, conv, operands, (weights, signed), ending, y)
+            by_taps(exec, conv, operands, PlainWeights { bits: weights, signed }, ending, y)
         }
         _ => by_products(exec, conv, operands, ending, y),
     }
 }
 
-/// How bits become a number that is multiplied. They lose an offset that their zero point loses
-/// too.
+/// Converts bits to the number that is multiplied. Unsigned numbers move by 128, and so do their
+/// zero points.
 #[inline(always)]
 fn number(bits: u8, signed: bool) -> i32 {
     i32::from((bits ^ if signed { 0 } else { 0x80 }).cast_signed())
 }
 
-/// Adds a weight times what elements are more than a zero point.
+/// Loop that adds the products of a weight and elements less their zero point to sums.
 struct AddTap<'a> {
     x: &'a [u8],
     signed: bool,
@@ -348,15 +366,22 @@ impl Loop for AddTap<'_> {
     }
 }
 
-/// Each tap with the part of the image that it meets.
+/// Weights of a convolution that are not packed.
+struct PlainWeights<'a> {
+    bits: &'a [u8],
+    signed: bool,
+}
+
+/// Multiplies each tap by the part of the image that it meets.
 fn by_taps<E: Ending>(
     exec: &Exec<'_>,
     conv: &ByteConv<'_>,
     operands: &ByteOperands<'_>,
-    (weights, weights_signed): (&[u8], bool),
+    weights: PlainWeights<'_>,
     ending: E,
     y: &mut [E::Out],
 ) -> Result<(), Ended> {
+    let PlainWeights { bits: weights, signed: weights_signed } = weights;
     let level = Level::new(exec.isa);
     let (plane, in_plane) = (conv.output_plane(), conv.input_plane());
     let (depth, taps) = (conv.depth(), conv.taps());
@@ -398,7 +423,7 @@ fn by_taps<E: Ending>(
     })
 }
 
-/// Ends the sums of a channel, which are some steps apart.
+/// Loop that converts the sums of a channel, which are `step` apart.
 struct End<'a, E: Ending> {
     ending: E,
     channel: E::Channel,
@@ -422,11 +447,11 @@ impl<E: Ending> Loop for End<'_, E> {
     }
 }
 
-/// The taps of the patches of some positions, from one on, for one step: `out` is what the tap
-/// meets there.
+/// Row of patches that is filled: the inputs that one tap in one channel meets at consecutive
+/// output positions.
 struct PatchRow<'a> {
     conv: &'a ByteConv<'a>,
-    /// The channel.
+    /// Plane of the input channel.
     x: &'a [u8],
     tap: usize,
     first: usize,
@@ -466,7 +491,7 @@ impl PatchRow<'_> {
     }
 }
 
-/// The patches of some positions at a time with all weights of a group.
+/// Multiplies the patches of some positions at a time by all weights of a group.
 fn by_products<E: Ending>(
     exec: &Exec<'_>,
     conv: &ByteConv<'_>,
@@ -523,7 +548,7 @@ fn by_products<E: Ending>(
         ranges(exec.pool, columns, 2 * len, |channels| {
             for channel in channels {
                 let start = (image * conv.out_channels + first + channel) * plane;
-                // SAFETY: each channel has a part of its own.
+                // SAFETY: each channel has its own part.
                 let y = unsafe { y.part(start + positions.start, len) };
                 let of_channel = ending.channel(first + channel);
                 let sums = &sums[channel..];
@@ -565,7 +590,7 @@ mod tests {
         pads: [&'static [usize]; 2],
     }
 
-    /// One group, stride and dilation 1, no padding.
+    /// Makes a case with one group, stride and dilation 1, and no padding.
     const fn case(
         images: usize,
         channels: [usize; 2],
@@ -596,10 +621,10 @@ mod tests {
             pads: [&[3, 1], &[2, 4]],
             ..case(2, [4, 10], &[11, 13], &[3, 3])
         },
-        // All of a tap in the padding.
+        // All positions of a tap in the padding.
         Case { pads: [&[9, 0], &[9, 7]], ..case(1, [2, 6], &[2, 3], &[3, 2]) },
         Case { pads: [&[0, 5], &[0, 0]], strides: &[1, 4], ..case(1, [2, 6], &[2, 3], &[2, 2]) },
-        // In groups: depthwise, with a multiplier, and with many channels.
+        // Groups: depthwise, with a multiplier, and with many channels.
         Case { groups: 6, pads: [&[1, 1], &[1, 1]], ..case(2, [6, 6], &[8, 9], &[3, 3]) },
         Case {
             groups: 3,
@@ -624,11 +649,13 @@ mod tests {
         bytes.iter().map(value).collect()
     }
 
-    /// What integers of any size give.
+    /// Computes the convolution by its definition, in integers of 32 bits.
     fn naive(
         case: &Case,
         output: &[usize],
-        (operands, weights, w_signed): (&ByteOperands<'_>, &[u8], bool),
+        operands: &ByteOperands<'_>,
+        weights: &[u8],
+        w_signed: bool,
     ) -> Vec<i32> {
         let [inputs, outputs] = case.channels;
         let params = ConvParams {
@@ -683,7 +710,7 @@ mod tests {
             weights: plain,
             weight_zeros: zeros,
         };
-        let want = naive(case, &output, (&operands, &weights, signed[1]));
+        let want = naive(case, &output, &operands, &weights, signed[1]);
         for &isa in Isa::available() {
             let of_group = |group: usize| {
                 let bits = &weights[group * columns * depth..][..columns * depth];
@@ -734,7 +761,7 @@ mod tests {
         }
     }
 
-    /// The largest products, where steps of 16 bits would saturate.
+    /// Checks the largest products, at which steps of 16 bits would saturate.
     #[test]
     fn products_are_exact() {
         for (channels, groups) in [([1024, 8], 1), ([1024, 2], 1), ([4, 4], 4)] {

@@ -1,4 +1,4 @@
-//! Convolution as its definition says it, for any number type and any number of spatial dimensions.
+//! Convolution by its definition, for any number type and any number of spatial dimensions.
 
 use super::{ConvError, ConvParams, check_len, product};
 use crate::gemm::Number;
@@ -39,8 +39,8 @@ pub fn conv_naive<T: Number>(
     let group_out = params.out_channels / params.groups;
     let taps = product(&params.kernel).ok_or(too_large)?;
     let rank = spatial.len();
-    // For each output position and tap, the offset into a plane, or None in padding: the same for
-    // all channels.
+    // Offset into a plane for each tap at an output position, or `None` in padding. All channels
+    // share the offsets.
     let mut tap_offsets = vec![None; taps];
     let (mut position, mut tap) = (vec![0; rank], vec![0; rank]);
     for at in 0..out_plane {
@@ -78,7 +78,7 @@ pub fn conv_naive<T: Number>(
     Ok(())
 }
 
-/// Counts `index` up within `dims`, last dimension fastest.
+/// Advances `index` to the next position within `dims`, last dimension fastest.
 pub(super) fn advance(index: &mut [usize], dims: &[usize]) {
     for (x, &size) in index.iter_mut().zip(dims).rev() {
         *x += 1;

@@ -3,7 +3,7 @@
 //!
 //! A band is some rows of outputs along the first spatial axis, with the rows of inputs under them.
 //! It stays in the second-level cache, so that memory only sees 16 bits. A band is a convolution of
-//! its own, with the padding that it touches, by whichever loops the whole would take.
+//! its own, with its part of the padding, by the algorithm of the whole image.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -17,10 +17,10 @@ use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::number::Number;
 use sardonyx_simd::{Ended, Exec, Level, Operation, Pool, Work};
 
-/// Cache: floats of the inputs and outputs of a band: a quarter of a second-level cache. It has as
-/// many as the weights, which each band reads again, if these are more.
+/// Cache: floats of the inputs and outputs of a band, a quarter of a second-level cache, or as many
+/// as the weights if these are more, as each band reads them again.
 const BAND: usize = 1 << 17;
-/// Sums: rows of outputs of which a band has a multiple, if it has as many: tiles of Winograd's
+/// Sums: divisor of the rows of outputs of a band, if it has as many, so that tiles of Winograd's
 /// algorithm begin where they begin in the whole image.
 const TOGETHER: usize = 8;
 
@@ -29,13 +29,13 @@ struct Bands<'a> {
     conv: &'a PackedConv,
     images: usize,
     spatial: &'a [usize],
-    /// Rows of the input and of the output.
+    /// Numbers of rows of the input and of the output.
     rows: usize,
     out_rows: usize,
     /// Elements of a row of a channel of the input and of the output.
     row: usize,
     out_row: usize,
-    /// Rows of outputs of a band.
+    /// Number of rows of outputs of a band.
     each: usize,
 }
 
@@ -43,7 +43,7 @@ struct Bands<'a> {
 struct Band {
     inputs: Range<usize>,
     outputs: Range<usize>,
-    /// Rows of padding before and after the inputs.
+    /// Numbers of rows of padding before and after the inputs.
     pads: [usize; 2],
 }
 
@@ -64,7 +64,7 @@ impl<'a> Bands<'a> {
         };
         let mut bands =
             Bands { conv, images, spatial, rows, out_rows, row, out_row, each: out_rows };
-        // A band that reads nothing but padding would have no input.
+        // A band of rows that only read padding would have no input.
         let reach = bands.extent(1);
         let pads = [params.pads_begin.first(), params.pads_end.first()];
         if pads.into_iter().flatten().all(|pad| *pad < reach) {
@@ -73,7 +73,7 @@ impl<'a> Bands<'a> {
         Ok(bands)
     }
 
-    /// Returns the rows of outputs of a band, at least one.
+    /// Returns the number of rows of outputs of a band, at least one.
     fn most_rows(&self) -> usize {
         let band = BAND.max(self.conv.weights.len());
         if self.floats(self.out_rows) <= band {
@@ -86,8 +86,8 @@ impl<'a> Bands<'a> {
         if most >= TOGETHER { most / TOGETHER * TOGETHER } else { most }
     }
 
-    /// Returns the rows of inputs, or of padding, that neighbouring rows of outputs are computed
-    /// from.
+    /// Returns the number of rows of inputs, or of padding, from which `out_rows` neighbouring rows
+    /// of outputs are computed.
     fn extent(&self, out_rows: usize) -> usize {
         let params = self.conv.params();
         match (params.strides.first(), params.kernel.first(), params.dilations.first()) {
@@ -98,7 +98,8 @@ impl<'a> Bands<'a> {
         }
     }
 
-    /// Returns the floats of the inputs and outputs of so many rows of outputs, at most.
+    /// Returns an upper bound of the floats of the inputs and outputs of `out_rows` rows of
+    /// outputs.
     fn floats(&self, out_rows: usize) -> usize {
         let params = self.conv.params();
         let inputs = self.extent(out_rows).min(self.rows) * self.row;
@@ -111,7 +112,8 @@ impl<'a> Bands<'a> {
         self.out_rows.div_ceil(self.each.max(1))
     }
 
-    /// Returns the threads that compute bands of their own, and the pool that computes a band.
+    /// Returns the number of threads that compute bands of their own, and the pool that computes a
+    /// band.
     fn share<'p>(&self, exec: &Exec<'p>) -> (usize, &'p Pool) {
         let params = self.conv.params();
         let steps = self.conv.geometry.taps().saturating_mul(params.in_channels / params.groups);
@@ -126,6 +128,7 @@ impl<'a> Bands<'a> {
         }
     }
 
+    /// Returns the rows of band `index` of an image.
     fn band(&self, index: usize) -> Band {
         let outputs = index * self.each..self.out_rows.min((index + 1) * self.each);
         let params = self.conv.params();
@@ -161,12 +164,12 @@ impl<'a> Bands<'a> {
 }
 
 impl PackedConv {
-    /// Returns the most bytes of scratch memory that [`conv_narrow`] takes on all threads, but for
-    /// a few KB.
+    /// Returns an upper bound of the scratch memory in bytes that [`conv_narrow`] takes on all
+    /// threads, except a few KB.
     ///
     /// # Errors
     ///
-    /// The errors of [`PackedConv::scratch`].
+    /// In the cases of [`PackedConv::scratch`].
     pub fn narrow_scratch(
         &self,
         exec: &Exec<'_>,
@@ -180,18 +183,18 @@ impl PackedConv {
         let (geometry, sizes) = bands.convolution(&bands.band(0))?;
         let (threads, pool) = bands.share(exec);
         let padded = Padded { geometry: &geometry, sizes: &sizes };
-        let own = self.padded_scratch(pool, padded, [Order::Rows; 2])?;
+        let own = self.padded_scratch(pool, padded, Order::Rows, Order::Rows)?;
         let floats = bands.floats(bands.each).saturating_mul(size_of::<f32>());
         Ok(own.saturating_add(floats).saturating_mul(threads))
     }
 }
 
-/// Convolves `images` images in rows, of spatial size `spatial`, with nothing but a bias and a
-/// function in the epilogue.
+/// Convolves `images` images in rows, of spatial size `spatial`. The epilogue may only have a bias
+/// and an activation.
 ///
 /// # Errors
 ///
-/// The errors of [`PackedConv::run`].
+/// In the cases of [`PackedConv::run`].
 pub fn conv_narrow<T: Number<Wide = f32>>(
     exec: &Exec<'_>,
     conv: &PackedConv,
@@ -254,7 +257,7 @@ pub fn conv_narrow<T: Number<Wide = f32>>(
     exec.pool.run_on(threads, units, |unit| match run_unit(unit) {
         Err(ConvError::Ended(ended)) => Err(ended),
         Err(error) => {
-            // The first of them is returned.
+            // The first error is returned.
             let _ = failed.set(error);
             Ok(())
         }
@@ -300,7 +303,7 @@ mod tests {
                 conv_narrow(&exec, &conv, images, spatial, &x, &epilogue, &mut y).unwrap();
                 for (i, (y, expected)) in y.iter().zip(&expected).enumerate() {
                     let rounded = T::narrow(*expected).to_f64();
-                    // Winograd's algorithm has sums of its own.
+                    // Winograd's algorithm sums in another order.
                     let error = (y.to_f64() - rounded).abs();
                     let room = if expected.abs() > 256.0 { expected.abs() / 128.0 } else { 1e-2 };
                     assert!(error <= f64::from(room), "{isa:?} {params:?} {i}: {y:?}, {expected}");
@@ -334,7 +337,7 @@ mod tests {
             (plain(2, 2, &[2, 3, 2]), 2, &[4, 5, 6]),
             // Several images of several bands.
             (plain(8, 8, &[1, 1]), 5, &[96, 97]),
-            // Several bands, of which some touch padding, and padding alone.
+            // Several bands, some of which touch padding, and padding alone.
             (pad_and_stride(&[3, 2], &[1, 4], &plain(8, 8, &[5, 3])), 2, &[200, 90]),
             (pad_and_stride(&[9, 0], &[1, 0], &plain(2, 2, &[3, 3])), 1, &[6, 7]),
             (pad_and_stride(&[40], &[7], &plain(4, 4, &[3])), 1, &[60_000]),

@@ -1,11 +1,11 @@
 //! Weights in the form in which loops read them.
 //!
-//! A depthwise convolution has a row of all channels, up to whole vectors, for each tap. A
-//! convolution by planes keeps the order of the model. Any other has group after group and vector
-//! after vector of output channels, one vector for each step; steps go through the taps, and
-//! through the channels of the group for each. Channels that fill up the last vector are zero. For
+//! A depthwise convolution has a row of all channels, padded to whole vectors, for each tap. A
+//! convolution by planes keeps the order of the model. Other algorithms have group after group and
+//! vector after vector of output channels, one vector for each step. Steps go through the taps, and
+//! through the channels of the group for each. Channels that pad the last vector are zero. For
 //! Winograd's algorithm this form is that of a pointwise convolution for each point, one after the
-//! other. Where operands are rounded, a step is two neighbouring channels.
+//! other. If operands are rounded, a step is two neighbouring channels.
 
 use super::winograd::{self, POINTS};
 use super::{
@@ -18,50 +18,50 @@ use sardonyx_simd::halves::FloatVectors;
 use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 use sardonyx_simd::{Caches, Isa, Operation, Pool, Work, split_even};
 
-/// Where the weights of a convolution are, `[out_channels, in_channels / groups, kernel...]`.
+/// Weights of a convolution, `[out_channels, in_channels / groups, kernel...]`.
 #[derive(Clone, Copy, Debug)]
 pub enum WeightSource<'a> {
     Floats(&'a [f32]),
-    /// Little-endian, at any alignment.
+    /// Little-endian float32 at any alignment.
     LeBytes(&'a [u8]),
     /// Little-endian float16 at any alignment; widened block by block.
     LeFloat16(&'a [u8]),
     /// Little-endian bfloat16 at any alignment; widened block by block.
     LeBfloat16(&'a [u8]),
-    /// One weight throughout.
+    /// One number for all weights.
     Fill(f32),
 }
 
 impl PackedConv {
-    /// Packs `weights`, `[out_channels, in_channels / groups, kernel...]`, for outputs of a size
-    /// that is not known.
+    /// Packs `weights`, `[out_channels, in_channels / groups, kernel...]`, for outputs whose size
+    /// is not known.
     ///
     /// # Errors
     ///
-    /// As [`PackedConv::scaled`].
+    /// In the cases of [`PackedConv::from_source`].
     ///
     /// # Panics
     ///
-    /// As [`PackedConv::scaled`].
+    /// In the cases of [`PackedConv::from_source`].
     pub fn new(isa: Isa, params: ConvParams, weights: &[f32]) -> Result<PackedConv, ConvError> {
-        let algorithm = Algorithm::of(&params, None)?;
+        let algorithm = Algorithm::choose(&params, None)?;
         let source = WeightSource::Floats(weights);
-        PackedConv::scaled(isa, params, algorithm, source, None, Lasts::ForGood)
+        PackedConv::from_source(isa, params, algorithm, source, None, Lasts::ForGood)
     }
 
-    /// Packs weights, each multiplied with the number of its output channel in `scale`: in double
-    /// precision, rounded once.
+    /// Packs weights, each multiplied by the number of its output channel in `scale`, in double
+    /// precision and rounded once.
     ///
     /// # Errors
     ///
     /// If the parameters do not fit each other, there are more than three spatial dimensions (use
-    /// [`conv_naive`](super::conv_naive)), the convolution or the machine has no such algorithm, or
-    /// `weights` or `scale` has the wrong length.
+    /// [`conv_naive`](super::conv_naive)), the algorithm cannot compute the convolution on this
+    /// machine, or `weights` or `scale` has the wrong length.
     ///
     /// # Panics
     ///
     /// If this machine does not have `isa`.
-    pub fn scaled(
+    pub fn from_source(
         isa: Isa,
         params: ConvParams,
         algorithm: Algorithm,
@@ -92,7 +92,7 @@ impl PackedConv {
         Ok(PackedConv { params, geometry, isa, caches: Caches::detect(), algorithm, weights })
     }
 
-    /// Memory that the packed weights of such a convolution take.
+    /// Returns the bytes that the packed weights of such a convolution take.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl PackedConv {
     }
 }
 
-/// Floats of packed weights; `None` when that overflows.
+/// Returns the floats of packed weights; `None` on overflow.
 fn packed_len(
     isa: Isa,
     params: &ConvParams,
@@ -143,12 +143,12 @@ type Block = [[f32; 16]; 16];
 #[inline(always)]
 unsafe fn widen_rows<S: Simd, T: FloatVectors>(from: *const T, distance: usize, rows: &mut Block) {
     for (i, row) in rows.iter_mut().enumerate().take(S::LANES) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has a vector readable in each of these rows.
         unsafe { S::store(row.as_mut_ptr(), T::load::<S>(from.add(i * distance))) };
     }
 }
 
-/// How much memory packed weights take, and which.
+/// Size and lifetime of the memory of packed weights.
 #[derive(Clone, Copy)]
 struct Room {
     floats: usize,
@@ -156,7 +156,7 @@ struct Room {
 }
 
 impl WeightSource<'_> {
-    /// Returns the number of weights, unless it is any number.
+    /// Returns the number of weights; `None` for a fill, which has any number.
     fn len(&self) -> Option<usize> {
         match self {
             WeightSource::Floats(floats) => Some(floats.len()),
@@ -169,7 +169,7 @@ impl WeightSource<'_> {
     }
 }
 
-/// Weights, as many as the parameters imply, and what the channels are multiplied with.
+/// Weights, as many as the parameters imply, and the factors of their output channels.
 struct Source<'a> {
     weights: WeightSource<'a>,
     scale: Option<&'a [f64]>,
@@ -184,7 +184,8 @@ fn bytes_at<const N: usize>(bytes: &[u8], index: usize) -> [u8; N] {
 }
 
 impl Source<'_> {
-    /// Returns weight number `index`, of an output channel.
+    /// Returns weight `index`, which belongs to output channel `channel`, multiplied by the
+    /// channel's factor.
     fn weight(&self, channel: usize, index: usize) -> f32 {
         let weight = match self.weights {
             WeightSource::Floats(floats) => floats[index],
@@ -193,20 +194,19 @@ impl Source<'_> {
             WeightSource::LeBfloat16(bytes) => bf16::from_le_bytes(bytes_at(bytes, index)).to_f32(),
             WeightSource::Fill(weight) => weight,
         };
-        self.scaled(channel, weight)
+        self.scale_weight(channel, weight)
     }
 
-    /// Writes the transpose of a block of `S::LANES` rows of as many weights to `block`. The first
-    /// weight is number `first`, and rows are `distance` weights apart.
+    /// Writes the transpose of a block of `S::LANES` rows of as many weights to `block`. The
+    /// first weight has the index `first`, and rows are `distance` weights apart.
     ///
     /// # Safety
     ///
-    /// The weights must exist, and be more than a fill; the machine must have `S` and be
-    /// little-endian.
+    /// The weights must exist and not be a fill. The machine must have `S` and be little-endian.
     #[inline(always)]
     unsafe fn transpose<S: Simd>(&self, first: usize, distance: usize, block: &mut Block) {
         let mut rows = [[0.0f32; 16]; 16];
-        // SAFETY: the caller's promise; vectors are read at any alignment.
+        // SAFETY: the caller has these weights; vectors are read at any alignment.
         let (from, distance) = unsafe {
             match self.weights {
                 WeightSource::Floats(floats) => (floats.as_ptr().wrapping_add(first), distance),
@@ -226,18 +226,19 @@ impl Source<'_> {
                 WeightSource::Fill(_) => return,
             }
         };
-        // SAFETY: as above.
+        // SAFETY: the caller has these weights, and the block has room for them.
         unsafe { S::transpose(from, distance, block.as_mut_ptr().cast(), 16) };
     }
 
-    /// Returns the product with the number of the channel, rounded once.
-    fn scaled(&self, channel: usize, weight: f32) -> f32 {
+    /// Multiplies a weight by the factor of its channel, rounded once.
+    fn scale_weight(&self, channel: usize, weight: f32) -> f32 {
         match self.scale {
             Some(scale) => (f64::from(weight) * scale[channel]) as f32,
             None => weight,
         }
     }
 
+    /// Packs a row of all channels for each tap.
     fn pack_depthwise(&self, params: &ConvParams, g: &Geometry, room: Room) -> PackedBuf {
         let mut packed = PackedBuf::new_zeroed(room.floats, room.lasts);
         let taps = g.taps();
@@ -262,6 +263,7 @@ impl Source<'_> {
         packed
     }
 
+    /// Packs vector after vector of output channels for direct convolution.
     fn pack_direct(
         &self,
         isa: Isa,
@@ -271,7 +273,7 @@ impl Source<'_> {
         Room { floats, lasts }: Room,
     ) -> Result<PackedBuf, Ended> {
         let mut packed = match operands {
-            // Words that fill up tiles stay zero.
+            // Words that pad tiles stay zero.
             Operands::Tiles => PackedBuf::new_zeroed(floats, lasts),
             // SAFETY: all vectors of all groups are written below.
             Operands::Exact | Operands::Rounded => unsafe { PackedBuf::new_uninit(floats, lasts) },
@@ -286,7 +288,8 @@ impl Source<'_> {
         for_each_vector(count, floats, |index| {
             let (group, vector) = (index / vectors, index % vectors);
             let to = to.get().wrapping_add(index * taps * tap);
-            in_form(operands, [taps, channels, lanes], to, tap, |to, _| {
+            let parts = Parts { count: taps, channels, lanes };
+            write_parts(operands, parts, to, tap, |to, _| {
                 let body = PackVector {
                     source: self,
                     first: group * group_out + vector * lanes,
@@ -295,13 +298,14 @@ impl Source<'_> {
                     taps,
                     to,
                 };
-                // SAFETY: the machine has `isa`; each vector has its own part of `packed`.
+                // SAFETY: the machine has `isa`, and each vector has its own part of `packed`.
                 unsafe { dispatch(isa, body) };
             });
         })?;
         Ok(packed)
     }
 
+    /// Packs the points of Winograd's algorithm, vector after vector of output channels.
     fn pack_points(
         &self,
         isa: Isa,
@@ -318,8 +322,8 @@ impl Source<'_> {
         for_each_vector(vectors, floats, |vector| {
             let first = vector * lanes;
             let to = to.get().wrapping_add(vector * vector_floats);
-            let parts = [POINTS, params.in_channels, lanes];
-            in_form(operands, parts, to, vectors * vector_floats, |to, point| {
+            let parts = Parts { count: POINTS, channels: params.in_channels, lanes };
+            write_parts(operands, parts, to, vectors * vector_floats, |to, point| {
                 let body = PackPoints {
                     source: self,
                     first,
@@ -328,7 +332,7 @@ impl Source<'_> {
                     to,
                     point,
                 };
-                // SAFETY: the machine has `isa`; each vector has its own parts of `packed`.
+                // SAFETY: the machine has `isa`, and each vector has its own parts of `packed`.
                 unsafe { dispatch(isa, body) };
             });
         })?;
@@ -336,22 +340,31 @@ impl Source<'_> {
     }
 }
 
-/// Has `write` write `count` parts of a vector for each channel to where it is told, at a distance
-/// that it is told. The parts go to `to`, `step` apart, in the form of the operands.
-fn in_form(
+/// Parts of a vector of weights: taps or points.
+#[derive(Clone, Copy)]
+struct Parts {
+    count: usize,
+    channels: usize,
+    lanes: usize,
+}
+
+/// Calls `write` with an address and a stride at which it writes the parts of a vector. Stores the
+/// parts in the form of the operands at `to`, `step` floats apart.
+fn write_parts(
     operands: Operands,
-    [count, channels, lanes]: [usize; 3],
+    parts: Parts,
     to: *mut f32,
     step: usize,
     write: impl FnOnce(*mut f32, usize),
 ) {
+    let Parts { count, channels, lanes } = parts;
     let part = channels * lanes;
     match operands {
         Operands::Exact => write(to, step),
         Operands::Rounded | Operands::Tiles => with_scratch(count * part, |floats| {
             write(floats.as_mut_ptr(), part);
             for (index, floats) in floats.chunks_exact(part.max(1)).enumerate() {
-                // SAFETY: the parts are disjoint, and belong to the caller.
+                // SAFETY: the parts are disjoint, and the caller owns them.
                 let to = unsafe {
                     let to = to.add(index * step);
                     std::slice::from_raw_parts_mut(to, channels.div_ceil(2) * lanes)
@@ -362,8 +375,8 @@ fn in_form(
     }
 }
 
-/// Runs `one` for so many vectors of output channels, on the threads for packing if that is worth
-/// it.
+/// Calls `one` for each of `count` vectors of output channels, on the threads for packing if that
+/// is worth it.
 pub(super) fn for_each_vector(
     count: usize,
     floats: usize,
@@ -374,15 +387,15 @@ pub(super) fn for_each_vector(
     parts.run(&pool, |part| split_even(count, parts.count, part).for_each(&one))
 }
 
-/// The points of the weights of a vector of output channels.
+/// Body that computes the points of the weights of a vector of output channels.
 struct PackPoints<'a> {
     source: &'a Source<'a>,
-    /// The first output channel, and how many there are.
+    /// First output channel.
     first: usize,
     rows: usize,
     channels: usize,
     to: *mut f32,
-    /// From one point to the next.
+    /// Stride between points, in floats.
     point: usize,
 }
 
@@ -412,10 +425,10 @@ impl Body for PackPoints<'_> {
     }
 }
 
-/// The weights of a vector of output channels.
+/// Body that packs the weights of a vector of output channels.
 struct PackVector<'a> {
     source: &'a Source<'a>,
-    /// The first output channel, and how many there are.
+    /// First output channel.
     first: usize,
     rows: usize,
     channels: usize,
@@ -424,7 +437,7 @@ struct PackVector<'a> {
 }
 
 impl PackVector<'_> {
-    /// Where the weights of step `j` of the file, channel by channel, go.
+    /// Returns the target of the weights of step `j` of the model, which counts channel by channel.
     fn place(&self, j: usize, lanes: usize) -> *mut f32 {
         let step = j % self.taps * self.channels + j / self.taps;
         self.to.wrapping_add(step * lanes)
@@ -442,14 +455,13 @@ impl Body for PackVector<'_> {
         let whole = if is_whole { depth / S::LANES * S::LANES } else { 0 };
         let mut block = [[0.0f32; 16]; 16];
         for j in (0..whole).step_by(S::LANES) {
-            // SAFETY: there are as many rows of `depth` weights as vectors are read and written
-            // here.
+            // SAFETY: there are `LANES` rows of `depth` weights, and room for as many vectors.
             unsafe {
                 self.source.transpose::<S>(self.first * depth + j, depth, &mut block);
                 for (i, row) in block.iter_mut().enumerate().take(S::LANES) {
                     if self.source.scale.is_some() {
                         for (lane, weight) in row.iter_mut().enumerate().take(S::LANES) {
-                            *weight = self.source.scaled(self.first + lane, *weight);
+                            *weight = self.source.scale_weight(self.first + lane, *weight);
                         }
                     }
                     S::store(self.place(j + i, S::LANES), S::load(row.as_ptr()));

@@ -1,18 +1,19 @@
-//! The layout of pixels whose channels are side by side, and the way there from rows.
+//! Layout of pixels whose channels are adjacent, and the conversion from rows to it.
 
-/// The pitch of a value with this many channels that is no part of another: whole vectors, and not
-/// a multiple of 1 KiB, as the same channels of many pixels would share few places in the cache.
+/// Returns the pitch in floats of a value with `channels` channels that has memory of its own:
+/// whole vectors, and not a multiple of 1 KiB, as equal channels of many pixels would share few
+/// sets of the cache.
 pub fn pitch_of(channels: usize) -> usize {
     let vectors = channels.next_multiple_of(16);
     if vectors.is_multiple_of(256) { vectors + 16 } else { vectors }
 }
 
-/// Copies `C` rows, `distance` apart, next to each other element by element. The compiler makes
-/// vectors and permutations of it.
+/// Interleaves `C` rows, `distance` floats apart, element by element. The compiler turns the loop
+/// into vectors and permutations.
 ///
 /// # Safety
 ///
-/// Rows of `count` elements are readable, and `C` times as many writable.
+/// Rows of `count` elements must be readable, and `C` times as many elements writable.
 #[inline(always)]
 pub unsafe fn interleave<const C: usize>(
     from: *const f32,
@@ -22,7 +23,8 @@ pub unsafe fn interleave<const C: usize>(
 ) {
     for i in 0..count {
         for c in 0..C {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has `count` elements of each row readable, and room for all of
+            // them.
             unsafe { *to.add(i * C + c) = *from.add(c * distance + i) };
         }
     }

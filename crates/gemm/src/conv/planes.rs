@@ -3,12 +3,12 @@
 //!
 //! The inputs under a block of outputs are copied so that neighbouring outputs meet neighbouring
 //! inputs with every tap: inputs whose distance is a multiple of the stride have a piece of their
-//! own, with zeros where there is padding. All lines of a copy are equally long, so the rows of a
-//! block are one long row to the loops, whose sums between two rows of outputs are left out. An
-//! input without padding and strides is read in place.
+//! own, with zeros for padding. All lines of a copy are equally long, so the rows of a block are
+//! one long row to the loops, whose sums between two rows of outputs are dropped. An input without
+//! padding and strides is read in place.
 //!
-//! Sums go through the taps of a channel after another, in chains of at most [`CHAIN`] steps, which
-//! are added up in order. Where chains end follows from channels and kernel alone.
+//! Sums go through the taps of one channel after the other, in chains of at most [`CHAIN`] steps,
+//! which are added up in order. Channels and kernel alone decide where chains end.
 
 use std::mem::MaybeUninit;
 
@@ -19,36 +19,36 @@ use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
 use sardonyx_simd::{Body, Caches, Ended, Isa, Operation, Pool, Simd, Work, dispatch, split_even};
 use smallvec::SmallVec;
 
-/// Sums: most steps of a chain of sums, as of direct convolutions.
+/// Sums: most steps of a chain of sums, like in direct convolutions.
 pub(super) const CHAIN: usize = 128;
-/// Geometry: most steps whose places are listed; more are listed channels after channels.
+/// Geometry: most steps whose offsets are listed. The list is used again for later channels.
 const LISTED: usize = 1024;
 /// Geometry: floats that a vector may reach beyond the last place of a copy, and of sums.
 const SLACK: usize = 16;
-/// Work: blocks for each thread, if there are rows for as many.
+/// Work: blocks per thread, if there are rows for as many.
 const UNITS_PER_THREAD: usize = 2;
 /// Geometry: most output channels of a tile.
 const MOST_ROWS: usize = 4;
 
-/// Weights of a convolution, and the distances between them in floats.
+/// Weights of a convolution, with their strides in floats.
 #[derive(Clone, Copy)]
 pub(super) struct Weights<'a> {
     pub(super) all: &'a [f32],
-    /// Distance of the first weights of neighbouring groups.
+    /// Stride between groups.
     pub(super) group: usize,
-    /// Distance of the first weights of neighbouring output channels of a group.
+    /// Stride between output channels of a group.
     pub(super) output: usize,
-    /// Distance of neighbouring steps: taps of a channel, then channels.
+    /// Stride between steps: taps of a channel, then channels.
     pub(super) step: usize,
 }
 
-/// One convolution by planes, sizes checked.
+/// A convolution by planes with checked sizes.
 pub(super) struct Planes<'a> {
     pub(super) isa: Isa,
     pub(super) caches: Caches,
     pub(super) geometry: &'a Geometry,
     pub(super) groups: usize,
-    /// Input and output channels of a group.
+    /// Numbers of input and output channels of a group.
     pub(super) group_in: usize,
     pub(super) group_out: usize,
     pub(super) weights: Weights<'a>,
@@ -58,32 +58,33 @@ pub(super) struct Planes<'a> {
     pub(super) in_dims: [usize; 3],
     pub(super) out_dims: [usize; 3],
     pub(super) input: Side,
-    /// Written by this call alone.
+    /// Output, written by this call alone.
     pub(super) output: Side,
     /// Epilogue of an output whose rows are planes, or pixels if it has channels last.
     pub(super) epilogue: TileEpilogue,
 }
 
-/// Place of a tap of an axis: the piece of the copy, and how far it is from its begin.
+/// Place of a tap of an axis: the piece of the copy, and the offset from its start.
 #[derive(Clone, Copy)]
 struct TapPlace {
     piece: usize,
     offset: usize,
 }
 
-/// Pieces that the inputs under a block of outputs are copied to along an axis. Neighbouring places
-/// of a piece are inputs a stride apart.
+/// Pieces into which the inputs under a block of outputs are copied along an axis. Neighbouring
+/// places of a piece are inputs a stride apart.
 struct Pieces {
-    /// Distances in inputs from the first tap of the first output to the first place of each.
+    /// Distance in inputs from the first tap of the first output to the first place of each piece.
     firsts: SmallVec<[usize; 4]>,
+    /// Place of each tap.
     taps: SmallVec<[TapPlace; 8]>,
-    /// Places of the longest.
+    /// Number of places of the longest piece.
     places: usize,
 }
 
 impl Pieces {
-    /// Cuts the inputs under `outputs` outputs of axis `axis`. `is_apart`: each tap has a piece of
-    /// its own, else only taps that a whole number of strides does not part share one.
+    /// Cuts the inputs under `outputs` outputs of axis `axis`. With `is_apart`, each tap has a
+    /// piece of its own; else taps a whole number of strides apart share one.
     fn new(g: &Geometry, axis: usize, outputs: usize, is_apart: bool) -> Pieces {
         let (kernel, stride, dilation) = (g.kernel[axis], g.strides[axis], g.dilations[axis]);
         let mut pieces = Pieces { firsts: SmallVec::new(), taps: SmallVec::new(), places: outputs };
@@ -116,15 +117,15 @@ impl Pieces {
         if apart.cost(waste) < joined.cost(waste) { apart } else { joined }
     }
 
-    /// Estimates the cost of a cut, of whose places each costs as much as copying `waste` ones.
+    /// Estimates the cost of a cut whose places each cost as much as copying `waste` ones.
     fn cost(&self, waste: usize) -> usize {
         self.places.saturating_mul(self.firsts.len().saturating_add(waste))
     }
 }
 
-/// Distances of the inputs that the loops read.
+/// Distances of the inputs that the loops read, in floats.
 struct Layout {
-    /// Distance of rows of outputs, in places.
+    /// Distance of rows of outputs.
     line: usize,
     /// Distance of channels.
     channel: usize,
@@ -148,20 +149,20 @@ impl Layout {
     }
 }
 
-/// Sizes of an image for which loops are compared.
+/// Sizes of an image by which algorithms are compared.
 pub(super) struct Plane<'a> {
     pub(super) geometry: &'a Geometry,
     pub(super) lanes: usize,
-    /// Output channels of a group.
+    /// Number of output channels of a group.
     pub(super) group_out: usize,
     pub(super) in_dims: [usize; 3],
     pub(super) out_dims: [usize; 3],
 }
 
-// Costs are cycles times lanes. Constants were fitted to 400 convolutions of drawn attributes with
-// AVX-512, so that few of those that loops of planes compute take longer than otherwise.
+// Costs are cycles times lanes. The constants were fitted to 400 convolutions of random attributes
+// with AVX-512, so that few convolutions by planes take longer than by other loops.
 impl Plane<'_> {
-    /// Estimates what an input channel of a group costs by planes.
+    /// Estimates the cost of an input channel of a group by planes.
     fn cost(&self) -> usize {
         /// Choice: cycles of a line of a copy, and of a row of outputs.
         const LINE: usize = 40;
@@ -218,7 +219,7 @@ impl Plane<'_> {
 }
 
 impl CopyPieces {
-    /// Cuts the inputs under a block of so many rows and columns of `group_out` output channels.
+    /// Cuts the inputs under a block of `group_out` output channels.
     fn new(g: &Geometry, group_out: usize, size: BlockSize) -> CopyPieces {
         // A place takes a multiply-add for each tap and output, and a few instructions to copy.
         let waste = (g.taps() * group_out).div_ceil(3);
@@ -257,13 +258,14 @@ struct Block {
 }
 
 impl Planes<'_> {
-    /// Whether the input itself is a copy: neighbouring outputs meet neighbouring inputs.
+    /// Whether the input has the form of a copy: neighbouring outputs meet neighbouring inputs.
     fn is_in_place(&self) -> bool {
         let g = self.geometry;
         let is_dense = !g.padded && g.strides == [1; 3];
         is_dense && self.input.order == Order::Rows && self.out_dims[2] >= self.isa.lanes()
     }
 
+    /// Returns the distances of the inputs of a block.
     fn layout(&self, size: BlockSize) -> Layout {
         let g = self.geometry;
         if self.is_in_place() {
@@ -317,6 +319,7 @@ impl Planes<'_> {
         layout.copy_floats(self.group_in).saturating_add(sums)
     }
 
+    /// Returns the number of multiply-adds.
     fn macs(&self) -> usize {
         let depth = self.group_in.saturating_mul(self.geometry.taps());
         let outputs = self.images.saturating_mul(self.groups * self.group_out);
@@ -328,10 +331,11 @@ impl Planes<'_> {
         Work::new(Operation::ShortMultiplyAdd, self.macs())
     }
 
+    /// Cuts planes into blocks that the cache holds, for the threads of `pool`.
     fn cut(&self, pool: &Pool) -> Cut {
         let [out_d, out_h, out_w] = self.out_dims;
         let planes = (self.images * self.groups * out_d).max(1);
-        // A copy, which is written and read once by each tile of channels, stays in half of the
+        // A copy, which is written once and read by each tile of channels, stays in half of the
         // second-level cache; so do sums.
         let most = self.caches.own_floats(1, 2);
         let mut size = BlockSize { rows: out_h, cols: out_w };
@@ -372,6 +376,7 @@ impl Planes<'_> {
         floats.saturating_mul(threads).saturating_mul(size_of::<f32>())
     }
 
+    /// Computes all outputs.
     pub(super) fn run(&self, pool: &Pool) -> Result<(), Ended> {
         let cut = self.cut(pool);
         let units = self.units(&cut);
@@ -387,7 +392,7 @@ impl Planes<'_> {
                             let block = self.block(&cut, unit);
                             let planes = self;
                             let body = Compute { planes, cut: &cut, offsets, block, copy, sums };
-                            // SAFETY: the machine has `isa`; the unit owns the outputs of its
+                            // SAFETY: the machine has `isa`, and the unit owns the outputs of its
                             // block.
                             unsafe { dispatch(self.isa, body) };
                         }
@@ -397,6 +402,7 @@ impl Planes<'_> {
         })
     }
 
+    /// Returns the outputs of a work unit.
     fn block(&self, cut: &Cut, unit: usize) -> Block {
         let [out_d, out_h, out_w] = self.out_dims;
         let (col, rest) = (unit % cut.col_blocks, unit / cut.col_blocks);
@@ -410,7 +416,7 @@ impl Planes<'_> {
     }
 }
 
-/// Computes a block.
+/// Body that computes a block.
 struct Compute<'a> {
     planes: &'a Planes<'a>,
     cut: &'a Cut,
@@ -435,7 +441,7 @@ impl Body for Compute<'_> {
         let first_channel = block.group * planes.group_in;
         let inputs = match &cut.layout.copy {
             Some(pieces) => {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller runs on a machine with `S`.
                 unsafe { self.copy_inputs::<S>(pieces) };
                 self.copy.as_ptr()
             }
@@ -446,7 +452,7 @@ impl Body for Compute<'_> {
                 first.wrapping_add(first_channel * planes.input.plane).cast_const()
             }
         };
-        // SAFETY: the caller's promise; the copy has the inputs of all steps.
+        // SAFETY: the caller owns the outputs of the block; the copy has the inputs of all steps.
         unsafe {
             self.multiply::<S>(inputs);
             match planes.output.order {
@@ -499,8 +505,8 @@ impl Compute<'_> {
                                 let row = d as usize * in_h + h as usize;
                                 from.wrapping_add(row * in_w * pixel)
                             });
-                            // SAFETY: the caller's promise; a line begins where the one before it
-                            // ends, and the copy has room for a vector after the last.
+                            // SAFETY: the row is inside the input; a line begins where the one
+                            // before it ends, and the copy has room for a vector after the last.
                             unsafe { line_of.copy::<S>(row, to) };
                             to = to.wrapping_add(line);
                         }
@@ -543,13 +549,14 @@ impl Compute<'_> {
                 4.. => 4,
                 few => few,
             };
-            // The last tile computes sums again rather than read beyond the input.
+            // The last tile recomputes some sums instead of reading beyond the input.
             let at = done.min(places.saturating_sub(vectors * S::LANES));
             let mut output = 0;
             let tiles = planes.group_out.div_ceil(MOST_ROWS);
             for index in 0..tiles {
                 let rows = split_even(planes.group_out, tiles, index).len();
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller has the inputs of all steps readable; sums have room for the
+                // block.
                 unsafe { tile.at(at, output).run::<S>(rows, vectors) };
                 output += rows;
             }
@@ -576,7 +583,7 @@ impl Compute<'_> {
         let plane = planes.output.plane;
         let channel = block.group * planes.group_out;
         let image = block.image * planes.output.channels * plane;
-        // Rows without anything between them are one.
+        // Rows without a gap are one row.
         let BlockSize { rows, cols } = block.size;
         let is_dense = cut.layout.line == cols && cols == planes.out_dims[2];
         let (rows, cols) = if is_dense { (1, rows * cols) } else { (rows, cols) };
@@ -587,7 +594,7 @@ impl Compute<'_> {
             let sums = self.sums[output * cut.plane_of_sums..].as_ptr();
             for row in 0..rows {
                 let pixel = self.pixel(row);
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller owns these outputs; masks leave out pixels beyond the last.
                 unsafe {
                     let out = planes.output.data.get().add(image + channel * plane + pixel);
                     let sums = sums.add(row * cut.layout.line);
@@ -622,7 +629,7 @@ impl Compute<'_> {
             let pixel = image + self.pixel(row);
             let epilogue = planes.epilogue.at(pixel, channel);
             let before = epilogue.before_function();
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller owns these outputs; masks leave out channels beyond the last.
             unsafe {
                 let out = planes.output.data.get().add(pixel * pitch + channel);
                 for col in 0..cols {
@@ -646,16 +653,17 @@ impl Compute<'_> {
     }
 }
 
-/// Inputs of a line of a copy.
+/// Source of a line of a copy.
 struct Line {
-    /// Input of the first place, in pixels from the first of the row.
+    /// Input of the first place, in pixels from the first pixel of the row.
     first: isize,
     /// Distance in pixels of the inputs of neighbouring places.
     stride: usize,
-    /// Pixels of a row.
+    /// Number of pixels of a row.
     in_w: usize,
     /// Distance of pixels in floats.
     pixel: usize,
+    /// Number of places of the line.
     places: usize,
 }
 
@@ -676,7 +684,7 @@ impl Line {
             None => (places, places),
         };
         let high = high.max(low);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the row readable, and up to a vector after the line writable.
         unsafe {
             zero::<S>(to, low);
             if let Some(row) = row
@@ -709,7 +717,7 @@ impl Line {
 #[inline(always)]
 unsafe fn zero<S: Simd>(to: *mut f32, count: usize) {
     for i in (0..count).step_by(S::LANES) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has room for whole vectors.
         unsafe { S::store(to.add(i), S::splat(0.0)) };
     }
 }
@@ -734,7 +742,7 @@ struct Tile<'a> {
 }
 
 impl Tile<'_> {
-    /// Returns the tile from a place and an output channel on.
+    /// Returns the tile that begins at a place and an output channel.
     #[inline(always)]
     fn at(&self, place: usize, output: usize) -> Self {
         Tile {
@@ -752,7 +760,7 @@ impl Tile<'_> {
     /// The demands of [`Rows`] must hold.
     #[inline(always)]
     unsafe fn run<S: Simd>(self, rows: usize, vectors: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the demands of `Rows`.
         unsafe {
             match (rows, vectors) {
                 (1, 8) => S::call(Rows::<1, 8>(self)),
@@ -784,7 +792,7 @@ impl Tile<'_> {
     }
 }
 
-/// Computes `V` vectors of places for `R` output channels.
+/// Body that computes `V` vectors of places for `R` output channels.
 struct Rows<'a, const R: usize, const V: usize>(Tile<'a>);
 
 impl<const R: usize, const V: usize> Body for Rows<'_, R, V> {
@@ -798,11 +806,12 @@ impl<const R: usize, const V: usize> Body for Rows<'_, R, V> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let Rows(t) = self;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the inputs of all steps readable for these places, and the sums
+        // writable.
         unsafe {
             let zero = S::splat(0.0);
             let mut sums = [[zero; V]; R];
-            // Chains that have ended; written when the first one does.
+            // Sum of the chains that have ended. Uninitialized until the first one ends.
             let mut total = [[MaybeUninit::<S::V>::uninit(); V]; R];
             let mut has_ended = false;
             let (mut inputs, mut weights) = (t.inputs, t.weights);

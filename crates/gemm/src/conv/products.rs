@@ -1,31 +1,33 @@
 //! Convolutions and transposed convolutions of types without loops of their own, as products: of
-//! weights and patches of the input, and of weights and inputs, whose parts are added up where they
+//! weights and patches of the input, and of weights and inputs, whose parts are added where they
 //! overlap.
 
 use std::ops::Range;
 
+use super::transpose::BufferLens;
 use super::{
-    ConvError, ConvParams, Geometry, ImageSizes, TransposeParams, check_len, conv_transpose_naive,
-    product, three_dims,
+    ConvError, ConvParams, Geometry, ImageSizes, TransposeParams, TransposeSizes, check_len,
+    conv_transpose_naive, product, three_dims,
 };
 use crate::gemm::{MatRef, Number, gemm_generic};
 use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::{Ended, Exec, Pool};
 
-/// Cache: bytes of the patches of a tile of outputs: a quarter of a second-level cache.
+/// Cache: bytes of the patches of a tile of outputs, a quarter of a second-level cache.
 const PATCH_BYTES: usize = 512 << 10;
 /// Geometry: fewest and most outputs of a tile.
 const LEAST_OUTPUTS: usize = 48;
 const MOST_OUTPUTS: usize = 4096;
 /// Sums: most inputs of a transposed convolution that are multiplied at a time. Each block of
-/// output channels reads all of them again, and more leave room for fewer channels.
+/// output channels reads all of them again, and more inputs leave room for fewer channels.
 const MOST_INPUTS: usize = 256;
 
-/// Positions of an image, with those of the other side that a tap joins them to.
+/// Positions of one side of a convolution, and the positions of the other side to which taps join
+/// them.
 #[derive(Clone, Copy)]
 struct Grid {
-    /// Dimensions that are walked through.
+    /// Dimensions of the side whose positions are visited.
     dims: [usize; 3],
     /// Dimensions of the other side.
     other: [usize; 3],
@@ -37,12 +39,13 @@ struct Run {
     /// First position.
     at: usize,
     len: usize,
-    /// The position of the other side that belongs to the first one.
+    /// Position of the other side that a tap joins to the first one.
     other: usize,
 }
 
 impl Grid {
-    /// Returns the index on the other side to which a tap joins index `at` of an axis.
+    /// Returns the index on the other side to which a tap joins index `at` of an axis; `None` if it
+    /// is outside.
     #[inline(always)]
     fn place(&self, axis: usize, at: usize, tap: usize) -> Option<usize> {
         let g = &self.geometry;
@@ -51,7 +54,7 @@ impl Grid {
             .filter(|place| *place < self.other[axis])
     }
 
-    /// Calls `visit` for the rows of positions `range` that a tap joins to something.
+    /// Calls `visit` for each run of the positions `range` that a tap joins to the other side.
     #[inline(always)]
     fn runs(&self, range: &Range<usize>, tap: usize, mut visit: impl FnMut(Run)) {
         let g = &self.geometry;
@@ -87,11 +90,11 @@ impl Grid {
 pub struct ConvOperands<'a, T> {
     pub input: &'a [T],
     pub weights: &'a [T],
-    /// One for each output channel.
+    /// One number for each output channel.
     pub bias: Option<&'a [T]>,
 }
 
-/// Computes `weights * input + bias` as products of matrices of `T`, in whose precision sums are.
+/// Computes `weights * input + bias` as products of matrices of `T`, accumulated in `T`.
 ///
 /// Shapes are those of [`super::PackedConv::run`], with up to three spatial dimensions.
 ///
@@ -179,7 +182,7 @@ pub fn conv_by_products<T: Number>(
     Ok(())
 }
 
-/// Writes the inputs that a tap of outputs `range` reads, zeros for padding.
+/// Writes the inputs that a tap of outputs `range` reads, and zeros for padding.
 fn copy_tap<T: Number>(grid: &Grid, range: &Range<usize>, tap: usize, plane: &[T], to: &mut [T]) {
     to.fill(T::ZERO);
     let stride = grid.geometry.strides[2];
@@ -196,10 +199,11 @@ fn copy_tap<T: Number>(grid: &Grid, range: &Range<usize>, tap: usize, plane: &[T
     });
 }
 
-/// Computes a transposed convolution as products of matrices of `T`, with up to three spatial
-/// dimensions and no output before the first one that the input reaches.
+/// Computes a transposed convolution as products of matrices of `T`. Falls back to
+/// [`conv_transpose_naive`](super::conv_transpose_naive) for more than three spatial dimensions, or
+/// outputs before the first one that the input reaches.
 ///
-/// Shapes and errors are those of [`conv_transpose_naive`](super::conv_transpose_naive).
+/// Shapes are those of [`conv_transpose_naive`](super::conv_transpose_naive).
 ///
 /// # Errors
 ///
@@ -214,12 +218,12 @@ pub fn transpose_by_products<T: Number>(
     y: &mut [T],
 ) -> Result<(), ConvError> {
     let ConvOperands { input: x, weights, bias } = operands;
-    let (pool, sizes) = (exec.pool, (spatial, output));
+    let (pool, sizes) = (exec.pool, TransposeSizes { spatial, output });
     if spatial.len() > 3 || params.pads_begin.iter().any(|pad| *pad < 0) {
-        return conv_transpose_naive(pool, params, batch, sizes, (x, weights, bias), y);
+        return conv_transpose_naive(pool, params, batch, sizes, operands, y);
     }
     params.check(spatial, output)?;
-    let lens = (x.len(), bias.map(<[T]>::len), y.len());
+    let lens = BufferLens { x: x.len(), bias: bias.map(<[T]>::len), y: y.len() };
     let [in_plane, out_plane, taps] = params.check_lens(batch, sizes, lens)?;
     check_len("weights", params.weights_len().ok_or(ConvError::TooLarge)?, weights.len())?;
     if y.is_empty() {
@@ -279,7 +283,7 @@ pub fn transpose_by_products<T: Number>(
     Ok(())
 }
 
-/// Adds what inputs `range` give through a tap to the outputs of a channel.
+/// Adds the products of inputs `range` and a tap to the outputs of a channel.
 fn add_tap<T: Number>(grid: &Grid, range: &Range<usize>, tap: usize, part: &[T], y: &mut [T]) {
     let stride = grid.geometry.strides[2];
     grid.runs(range, tap, |run| {
@@ -297,13 +301,13 @@ fn add_tap<T: Number>(grid: &Grid, range: &Range<usize>, tap: usize, part: &[T],
     });
 }
 
-/// Returns the outputs of a tile, whose patches and sums fit the cache.
+/// Returns the number of outputs of a tile, whose patches and sums fit the cache.
 fn outputs_of_tile<T>(depth: usize, channels: usize) -> usize {
     (PATCH_BYTES / size_of::<T>() / depth.max(channels).max(1)).clamp(LEAST_OUTPUTS, MOST_OUTPUTS)
 }
 
-/// Returns the most bytes of scratch memory that [`conv_by_products`] takes on all threads, but for
-/// a few hundred KB.
+/// Returns an upper bound of the scratch memory in bytes that [`conv_by_products`] takes on all
+/// threads, except a few hundred KB.
 pub fn products_scratch<T>(exec: &Exec<'_>, params: &ConvParams) -> usize {
     let groups = params.groups.max(1);
     let depth = params.kernel.iter().fold(params.in_channels / groups, |a, b| a.saturating_mul(*b));
@@ -329,7 +333,7 @@ mod tests {
         list.iter().product()
     }
 
-    /// Convolutions with strides, dilations and padding that differ by axis.
+    /// Lists convolutions with strides, dilations and padding that differ by axis.
     fn convolutions() -> Vec<(ConvParams, Vec<usize>)> {
         let plain = ConvParams::new;
         vec![
@@ -399,16 +403,16 @@ mod tests {
                 dilations: params.dilations,
                 pads_begin: pads,
             };
-            // Larger than what the input reaches along the first axis, smaller along the last.
+            // Larger than the input reaches along the first axis, smaller along the last.
             let axes = spatial.iter().zip(&params.strides);
             let output: Vec<usize> = axes.map(|(size, stride)| size * stride + 2).collect();
             let x = numbers(2 * params.in_channels * len(&spatial), 1);
             let w = numbers(params.weights_len().unwrap(), 2);
             let bias = numbers(params.out_channels, 3);
             let mut expected = vec![0.0; 2 * params.out_channels * len(&output)];
-            let sizes = (&spatial[..], &output[..]);
+            let sizes = TransposeSizes { spatial: &spatial, output: &output };
             for bias in [None, Some(&bias[..])] {
-                let operands = (&x[..], &w[..], bias);
+                let operands = ConvOperands { input: &x[..], weights: &w[..], bias };
                 let pool = Pool::new(1);
                 conv_transpose_naive(&pool, &params, 2, sizes, operands, &mut expected).unwrap();
                 for &isa in Isa::available() {

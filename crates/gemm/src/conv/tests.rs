@@ -228,28 +228,28 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Elements in some order, with NaN between them.
+/// Elements in some layout, with NaN between them.
 #[derive(Clone)]
-struct Laid {
+struct LaidOut {
     data: Vec<f32>,
     order: Order,
 }
 
-impl Laid {
-    /// Of elements in rows, `[images, channels, plane]`.
-    fn new(rows: &[f32], [images, channels, plane]: [usize; 3], order: Order) -> Laid {
+impl LaidOut {
+    /// Converts elements in rows, `[images, channels, plane]`, to a layout.
+    fn new(rows: &[f32], [images, channels, plane]: [usize; 3], order: Order) -> LaidOut {
         let Order::ChannelsLast { pitch } = order else {
-            return Laid { data: rows.to_vec(), order };
+            return LaidOut { data: rows.to_vec(), order };
         };
         let mut data = vec![f32::NAN; order.len(images, channels, plane).unwrap()];
         for (i, x) in rows.iter().enumerate() {
             let (image, channel, at) = (i / plane / channels, i / plane % channels, i % plane);
             data[(image * plane + at) * pitch + channel] = *x;
         }
-        Laid { data, order }
+        LaidOut { data, order }
     }
 
-    /// The elements in rows. What is between them must be NaN.
+    /// Returns the elements in rows. Elements between pixels must be NaN.
     fn rows(&self, [images, channels, plane]: [usize; 3]) -> Vec<f32> {
         let Order::ChannelsLast { pitch } = self.order else {
             return self.data.clone();
@@ -260,7 +260,7 @@ impl Laid {
             let (image, channel, at) = (i / plane / channels, i / plane % channels, i % plane);
             *x = std::mem::replace(&mut data[(image * plane + at) * pitch + channel], f32::NAN);
         }
-        assert!(data.iter().all(|x| x.is_nan()), "something is written between pixels");
+        assert!(data.iter().all(|x| x.is_nan()), "elements between pixels were written");
         rows
     }
 
@@ -273,7 +273,7 @@ impl Laid {
     }
 }
 
-/// What is done to a result, in rows.
+/// Epilogue of a result, with its parts in rows.
 struct Ending {
     bias: Option<Vec<f32>>,
     residual: Option<Vec<f32>>,
@@ -284,7 +284,7 @@ struct Ending {
 const PLAIN: Ending =
     Ending { bias: None, residual: None, activation: Activation::None, factor: None };
 
-/// Everything of a case but the convolution.
+/// Input of a case, and its sizes.
 struct Data {
     input: Vec<f32>,
     in_sizes: [usize; 3],
@@ -299,30 +299,32 @@ impl Data {
         Data { input: random(in_sizes.iter().product(), 1), in_sizes, out_sizes }
     }
 
-    /// The result in rows, computed with input and output in some orders.
+    /// Convolves with input and output in some layouts, and returns the result in rows.
     fn run(
         &self,
-        (case, conv, pool): (&Case, &PackedConv, &Pool),
+        case: &Case,
+        conv: &PackedConv,
+        pool: &Pool,
         [from, to]: [Order; 2],
         ending: &Ending,
     ) -> Vec<f32> {
-        let input = Laid::new(&self.input, self.in_sizes, from);
+        let input = LaidOut::new(&self.input, self.in_sizes, from);
         let mut output =
-            Laid::new(&vec![f32::NAN; self.out_sizes.iter().product()], self.out_sizes, to);
-        // A residual may lie in another value's part.
+            LaidOut::new(&vec![f32::NAN; self.out_sizes.iter().product()], self.out_sizes, to);
+        // A residual may be a part of another value.
         let other = match to {
             Order::Rows => to,
             Order::ChannelsLast { pitch } => Order::ChannelsLast { pitch: pitch + 1 },
         };
         let laid = |part: &Option<Vec<f32>>, order| {
-            part.as_ref().map(|part| Laid::new(part, self.out_sizes, order))
+            part.as_ref().map(|part| LaidOut::new(part, self.out_sizes, order))
         };
         let (residual, factor) = (laid(&ending.residual, other), laid(&ending.factor, to));
         let epilogue = ConvEpilogue {
             bias: ending.bias.as_deref(),
-            residual: residual.as_ref().map(Laid::get),
+            residual: residual.as_ref().map(LaidOut::get),
             activation: ending.activation,
-            factor: factor.as_ref().map(Laid::get),
+            factor: factor.as_ref().map(LaidOut::get),
         };
         let (input, out) = (input.get(), output.get_mut());
         conv.run(pool, case.batch, case.spatial, input, out, &epilogue).unwrap();
@@ -330,7 +332,7 @@ impl Data {
     }
 }
 
-/// The algorithms that a convolution has on each instruction set of the machine.
+/// Lists the algorithms that a convolution has on each instruction set of the machine.
 fn algorithms(params: &ConvParams) -> impl Iterator<Item = (Isa, Algorithm)> + use<'_> {
     let all = [
         Algorithm::Depthwise,
@@ -346,7 +348,7 @@ fn algorithms(params: &ConvParams) -> impl Iterator<Item = (Isa, Algorithm)> + u
     both.filter(move |(isa, algorithm)| algorithm.check(*isa, params, &geometry).is_ok())
 }
 
-/// Input and output in all orders, with pitches of values of their own and of parts of others.
+/// Lists layouts of input and output, with pitches of whole values and of parts of others.
 fn orders(case: &Case) -> [[Order; 2]; 4] {
     let last = |channels: usize, more: usize| Order::ChannelsLast { pitch: channels + more };
     let (from, to) = case.channels;
@@ -383,22 +385,28 @@ fn a_gate_gives_the_bits_of_products_before() {
         }
         for (isa, algorithm) in algorithms(&params).filter(|(_, how)| *how != Algorithm::Planes) {
             let source = WeightSource::Floats(&weights);
-            let conv =
-                PackedConv::scaled(isa, params.clone(), algorithm, source, None, Lasts::ForGood)
-                    .unwrap();
+            let conv = PackedConv::from_source(
+                isa,
+                params.clone(),
+                algorithm,
+                source,
+                None,
+                Lasts::ForGood,
+            )
+            .unwrap();
             let gated = GatedConv::new(&conv, &gate).unwrap();
             for (pool, [from, to]) in pools.iter().flat_map(|pool| orders(&case).map(|o| (pool, o)))
             {
-                let want = data.run((&case, &conv, pool), [from, to], &ending);
-                let input = Laid::new(&plain, data.in_sizes, from);
+                let want = data.run(&case, &conv, pool, [from, to], &ending);
+                let input = LaidOut::new(&plain, data.in_sizes, from);
                 let nothing = vec![f32::NAN; data.out_sizes.iter().product()];
-                let mut output = Laid::new(&nothing, data.out_sizes, to);
+                let mut output = LaidOut::new(&nothing, data.out_sizes, to);
                 let epilogue = ConvEpilogue {
                     bias: ending.bias.as_deref(),
                     activation: ending.activation,
                     ..ConvEpilogue::default()
                 };
-                assert!(gated.scratch(pool, batch, spatial, [from, to]).is_ok());
+                assert!(gated.scratch(pool, batch, spatial, from, to).is_ok());
                 let (x, y) = (input.get(), output.get_mut());
                 gated.run(pool, batch, spatial, x, y, &epilogue).unwrap();
                 let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
@@ -414,7 +422,7 @@ fn gates_of_other_sizes_and_convolutions_are_errors() {
     let params = case("gated", (4, 6), &[5, 5], &[1, 1]).params();
     let conv = PackedConv::new(Isa::available()[0], params, &[0.5; 24]).unwrap();
     let gated = GatedConv::new(&conv, &[1.0; 5]).unwrap();
-    let error = gated.scratch(&Pool::new(1), 1, &[5, 5], [Order::Rows; 2]).unwrap_err();
+    let error = gated.scratch(&Pool::new(1), 1, &[5, 5], Order::Rows, Order::Rows).unwrap_err();
     assert!(error.to_string().contains("gate"), "{error}");
     let params = case("3x3", (4, 6), &[5, 5], &[3, 3]).params();
     let conv = PackedConv::new(Isa::available()[0], params, &[0.5; 216]).unwrap();
@@ -473,15 +481,27 @@ fn all_loops_agree_with_the_plain_one() {
         };
         for (isa, algorithm) in algorithms(&params) {
             let source = WeightSource::Floats(&weights);
-            let conv =
-                PackedConv::scaled(isa, params.clone(), algorithm, source, None, Lasts::ForGood)
-                    .unwrap();
+            let conv = PackedConv::from_source(
+                isa,
+                params.clone(),
+                algorithm,
+                source,
+                None,
+                Lasts::ForGood,
+            )
+            .unwrap();
             let source = WeightSource::LeBytes(&bytes[1..]);
-            let again =
-                PackedConv::scaled(isa, params.clone(), algorithm, source, None, Lasts::ForGood)
-                    .unwrap();
+            let again = PackedConv::from_source(
+                isa,
+                params.clone(),
+                algorithm,
+                source,
+                None,
+                Lasts::ForGood,
+            )
+            .unwrap();
             // A chain of roundings, each at most eps / 2 of the magnitudes so far; random signs
-            // stay far below. Of rounded points only the distance to the exact result is known,
+            // stay far below. For rounded points only the distance to the exact result is known,
             // which random signs keep far below as well.
             let (want, eps) = match algorithm {
                 Algorithm::Direct(Operands::Rounded | Operands::Tiles) => {
@@ -492,7 +512,7 @@ fn all_loops_agree_with_the_plain_one() {
             };
             for (number, ending) in endings.iter().enumerate() {
                 let [rows, others @ ..] = orders(case);
-                let got = data.run((case, &conv, &pools[0]), rows, ending);
+                let got = data.run(case, &conv, &pools[0], rows, ending);
                 for i in 0..out_len {
                     let x = element(ending, want, i);
                     let bound = eps * (magnitude[i] + 2.0);
@@ -504,11 +524,11 @@ fn all_loops_agree_with_the_plain_one() {
                     );
                 }
                 for (orders, pool) in others.into_iter().zip(pools.iter().cycle()) {
-                    let found = data.run((case, &conv, pool), orders, ending);
+                    let found = data.run(case, &conv, pool, orders, ending);
                     let what = case.what;
                     assert_eq!(got, found, "{what} {isa:?} {algorithm:?} {pool:?} {orders:?}");
                 }
-                let found = data.run((case, &again, &pools[1]), rows, ending);
+                let found = data.run(case, &again, &pools[1], rows, ending);
                 assert_eq!(got, found, "{} from bytes", case.what);
             }
         }
@@ -516,7 +536,7 @@ fn all_loops_agree_with_the_plain_one() {
 }
 
 /// Computes a depthwise convolution of two axes by its definition: each output is a chain of
-/// multiply-adds over all taps in the order of the kernel, those over padding included.
+/// multiply-adds over all taps in the order of the kernel, including those over padding.
 fn depthwise_chains(case: &Case, x: &[f32], w: &[f32], fuses: bool) -> Vec<f32> {
     let outputs = case.params().output_dims(case.spatial).unwrap();
     let [height, width] = [case.spatial[0], case.spatial[1]];
@@ -592,7 +612,7 @@ fn depthwise_sums_are_chains_of_taps() {
                     let conv = PackedConv::new(isa, params.clone(), &weights).unwrap();
                     let [_, last, ..] = orders(&case);
                     for (pool, ending) in pools.iter().cycle().zip(&endings) {
-                        let got = data.run((&case, &conv, pool), last, ending);
+                        let got = data.run(&case, &conv, pool, last, ending);
                         for (i, (got, sum)) in got.iter().zip(&want).enumerate() {
                             let want = ending.activation.apply(*sum);
                             assert!(
@@ -626,11 +646,17 @@ fn caches_change_no_bit() {
                 let mut expected: Option<Vec<u32>> = None;
                 for caches in CACHES {
                     let params = params.clone();
-                    let packed =
-                        PackedConv::scaled(isa, params, algorithm, source, None, Lasts::ForGood);
+                    let packed = PackedConv::from_source(
+                        isa,
+                        params,
+                        algorithm,
+                        source,
+                        None,
+                        Lasts::ForGood,
+                    );
                     let conv = packed.unwrap().with_caches(caches);
                     for pool in &pools {
-                        let result = data.run((case, &conv, pool), order, &ending);
+                        let result = data.run(case, &conv, pool, order, &ending);
                         let bits: Vec<u32> = result.iter().map(|x| x.to_bits()).collect();
                         let expected = expected.get_or_insert_with(|| bits.clone());
                         let threads = pool.threads();
@@ -659,7 +685,7 @@ fn weights_are_scaled_in_double_precision_and_rounded_once() {
         let expected: Vec<f32> = weights.iter().enumerate().map(|(i, x)| scaled(i, *x)).collect();
         let filled: Vec<f32> = (0..weights.len()).map(|i| scaled(i, 0.7)).collect();
         let bytes: Vec<u8> = weights.iter().flat_map(|x| x.to_le_bytes()).collect();
-        // At odd addresses.
+        // Weights at odd addresses.
         let halves = weights.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes());
         let halves: Vec<u8> = std::iter::once(0).chain(halves).collect();
         let from_halves: Vec<f32> = weights.iter().map(|x| f16::from_f32(*x).to_f32()).collect();
@@ -671,9 +697,9 @@ fn weights_are_scaled_in_double_precision_and_rounded_once() {
             let run = |weights: WeightSource<'_>, scale: Option<&[f64]>| {
                 let params = params.clone();
                 let conv =
-                    PackedConv::scaled(isa, params, algorithm, weights, scale, Lasts::ForGood)
+                    PackedConv::from_source(isa, params, algorithm, weights, scale, Lasts::ForGood)
                         .unwrap();
-                data.run((case, &conv, &Pool::new(2)), [Order::Rows; 2], &PLAIN)
+                data.run(case, &conv, &Pool::new(2), [Order::Rows; 2], &PLAIN)
             };
             let want = run(WeightSource::Floats(&expected), None);
             assert_eq!(run(WeightSource::Floats(&weights), Some(&scale)), want, "{}", case.what);
@@ -693,8 +719,8 @@ fn weights_are_scaled_in_double_precision_and_rounded_once() {
 
 #[test]
 fn padding_does_not_spread_infinities() {
-    // An infinite weight times padding is NaN, as padding is multiplied like any zero. What must
-    // hold is that finite weights keep NaN inputs local.
+    // An infinite weight times padding is NaN, as padding is multiplied like any zero. Only finite
+    // weights must keep NaN inputs local.
     let params = ConvParams {
         pads_begin: smallvec![1, 1],
         pads_end: smallvec![1, 1],
@@ -731,7 +757,7 @@ fn what_does_not_fit_is_an_error() {
     assert!(matches!(PackedConv::new(isa, four, &[0.0]), Err(ConvError::Rank { .. })));
     assert!(matches!(PackedConv::new(isa, ok.clone(), &[]), Err(ConvError::Length { .. })));
     let fill = |algorithm, scale: &[f64]| {
-        PackedConv::scaled(
+        PackedConv::from_source(
             isa,
             ok.clone(),
             algorithm,
@@ -757,7 +783,7 @@ fn what_does_not_fit_is_an_error() {
     assert!(matches!(run(&[2, 3], 24, 6), Err(ConvError::KernelTooLarge { dim: 0, .. })));
     assert!(matches!(run(&[3, 3], 35, 6), Err(ConvError::Length { what: "input", .. })));
     assert!(matches!(run(&[3], 12, 6), Err(ConvError::Rank { .. })));
-    // Of outputs of 6 channels in 2 positions.
+    // Outputs of 6 channels in 2 positions.
     let numbers = [0.0; 12];
     let run = |bias: usize, residual: (usize, Order), factor: (usize, Order)| {
         let part = |(len, order): (usize, Order)| Some(Ordered { data: &numbers[..len], order });
@@ -800,10 +826,10 @@ fn what_does_not_fit_is_an_error() {
     // More outputs than any memory has.
     let wide = ConvParams { dilations: smallvec![1; 2], ..far };
     let conv = PackedConv::new(isa, wide, &weights).unwrap();
-    assert_eq!(conv.scratch(&Pool::new(1), 1, &[1, 1], [rows; 2]), Err(ConvError::TooLarge));
+    assert_eq!(conv.scratch(&Pool::new(1), 1, &[1, 1], rows, rows), Err(ConvError::TooLarge));
 }
 
-/// By the definition, in double precision.
+/// Computes the gradient of weights by its definition, in double precision.
 fn weight_gradient_naive(case: &Case, outputs: &[usize], x: &[f32], dy: &[f32]) -> Vec<f64> {
     let three = |list: &[usize], fill: usize| {
         let mut all = vec![fill; 3 - list.len()];
@@ -924,7 +950,7 @@ fn gradients_of_weights_refuse_what_does_not_fit() {
     assert!(matches!(run(&gradient, &mut [0.0; 3]), Err(ConvError::Length { .. })));
     let longer = WeightGradient { inputs: &[2, 1], ..gradient };
     assert!(matches!(run(&longer, &mut [0.0; 4]), Err(ConvError::Rank { .. })));
-    // Nothing to add up.
+    // Empty sums.
     let none = WeightGradient { images: 0, ..gradient };
     let mut dw = [1.0; 4];
     none.run(&exec, &[], &[], &mut dw).unwrap();

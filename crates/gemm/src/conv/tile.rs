@@ -1,12 +1,12 @@
 //! The microkernel of direct convolution: neighbouring output pixels by vectors of channels, in
 //! registers, over all runs of the kernel.
 //!
-//! The narrow operand is the input as it lies: the values that one weight meets for neighbouring
-//! outputs are `a_rs` apart. The wide operand is weights, one vector of output channels for each
-//! step, vector after vector.
+//! The narrow operand is the input in place: the values that one weight meets for neighbouring
+//! outputs are `a_rs` floats apart. The wide operand is weights, one vector of output channels for
+//! each step, vector after vector.
 //!
-//! A step is a float of both, or two neighbouring channels rounded to bfloat16 in a word of the
-//! size of a float.
+//! A step is a float of both operands, or two neighbouring channels rounded to bfloat16 in a word
+//! of the size of a float.
 
 use std::mem::MaybeUninit;
 
@@ -20,13 +20,13 @@ use sardonyx_simd::{Body, Rows, Simd, dispatch, opaque};
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct Run {
-    /// From the first input of the window to the first of the run.
+    /// Offset of the run's first input from the first input of the window, in floats.
     pub(super) offset: usize,
-    /// Even in its lowest bit: twice the steps, plus one if a chain of sums ends with the run.
+    /// Twice the number of steps, plus one if a chain of sums ends with the run.
     pub(super) code: usize,
 }
 
-// SAFETY: two words with nothing between them.
+// SAFETY: two words without padding.
 unsafe impl AnyBits for Run {}
 
 impl Run {
@@ -45,42 +45,43 @@ impl Run {
     }
 }
 
-/// One tile's work. Pointers are valid for the sizes given.
+/// Work of one tile. Pointers are valid for the sizes given.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tile<'a> {
     pub(super) runs: &'a [Run],
-    /// The first input of the window of the first output.
+    /// First input of the window of the first output.
     pub(super) a: *const f32,
-    /// From the window of one output to that of the next.
+    /// Stride between the windows of neighbouring outputs, in floats.
     pub(super) a_rs: usize,
-    /// The weights of the first vector: one vector per step, over all runs.
+    /// Weights of the first vector, one vector per step, over all runs.
     pub(super) b: *const f32,
-    /// From the weights of one vector to those of the next.
+    /// Stride between the weights of neighbouring vectors, in floats.
     pub(super) b_vs: usize,
-    /// What to fetch into the second-level cache meanwhile.
+    /// Data to prefetch into the second-level cache meanwhile.
     pub(super) ahead: [Ahead; 2],
-    /// Outputs: rows are pixels, columns channels, more than `V - 1` vectors of them and at most
-    /// `V`.
+    /// Outputs and their epilogue. Rows are pixels, columns channels, more than `V - 1` vectors of
+    /// them and at most `V`.
     pub(super) end: TileEnd,
-    /// Whether the lines of the output, and of what is added to it, are fetched first.
+    /// Whether to prefetch the lines of the output, and of the residual, first.
     pub(super) fetches: bool,
 }
 
-/// Something that is fetched step by step.
+/// Data that a tile prefetches step by step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ahead {
     pub(super) at: *const f32,
-    /// Floats in each step.
+    /// Floats prefetched in each step.
     pub(super) step: usize,
 }
 
 impl Ahead {
-    /// Something in use, at no cost.
+    /// Returns a prefetch of the line `now`, which is in use and costs nothing.
     pub(super) fn none(now: *const f32) -> Ahead {
         Ahead { at: now, step: 0 }
     }
 }
 
+/// Function that computes one tile of a fixed size.
 pub(super) type TileFn = unsafe fn(&Tile<'_>);
 
 /// Geometry: most pixels of a tile.
@@ -88,24 +89,25 @@ const MAX_PIXELS: usize = 16;
 /// Geometry: most vectors of output channels in a tile.
 pub(super) const MAX_VECTORS: usize = 4;
 
-/// Tile functions of an instruction set: by vectors - 1, those for 1, 2, 3 … pixels.
+/// Tile functions of an instruction set, for 1, 2, 3 … pixels, by the number of vectors less one.
 pub(super) type TileTable = [&'static [TileFn]; MAX_VECTORS];
 
-/// Geometry: distance in steps at which weights are fetched ahead.
+/// Geometry: distance in steps at which weights are prefetched.
 const PREFETCH_STEPS: usize = 8;
 /// Geometry: most pixels of a tile that waits for its weights to come from memory.
 const FEW_PIXELS: usize = 4;
-/// Geometry: distance in steps at which weights are fetched ahead from memory.
+/// Geometry: distance in steps at which weights are prefetched from memory.
 const STREAM_STEPS: usize = 64;
 
-/// The body of a tile function of `R` pixels and `V` vectors.
+/// Computes a tile of `R` pixels and `V` vectors.
 ///
 /// # Safety
 ///
-/// As [`Simd`], [`Mac`] and [`Tile`] say.
+/// The demands of [`Simd`] and [`Mac`] must hold, and the pointers of `t` must be valid for its
+/// sizes.
 #[inline(always)]
 pub(super) unsafe fn tile_body<S: Simd, M: Mac<S>, const R: usize, const V: usize>(t: &Tile<'_>) {
-    // SAFETY: the caller's promise; every access is inside the sizes of the tile.
+    // SAFETY: the caller has a valid tile; every access is inside its sizes.
     unsafe {
         const { assert!(R <= MAX_PIXELS) };
         let zero = S::splat(0.0);
@@ -123,7 +125,7 @@ pub(super) unsafe fn tile_body<S: Simd, M: Mac<S>, const R: usize, const V: usiz
             }
         }
         let mut acc = [[zero; V]; R];
-        // The chains that have ended; written when the first one does.
+        // Sum of the chains that have ended. Uninitialized until the first one ends.
         let mut total = [[MaybeUninit::<S::V>::uninit(); V]; R];
         let mut has_ended = false;
         let mut b = t.b;
@@ -133,7 +135,7 @@ pub(super) unsafe fn tile_body<S: Simd, M: Mac<S>, const R: usize, const V: usiz
         let [first_step, second_step] = [t.ahead[0].step, t.ahead[1].step];
         for run in t.runs {
             let mut rows = Rows::<R>::new(t.a.add(run.offset), t.a_rs);
-            // One step at a time: of two, the compiler would read both inputs of a pixel together
+            // One step at a time: for two, the compiler would read both inputs of a pixel together
             // and keep them in memory.
             for _ in 0..run.steps() {
                 let mut wide = [zero; V];
@@ -144,7 +146,7 @@ pub(super) unsafe fn tile_body<S: Simd, M: Mac<S>, const R: usize, const V: usiz
                     }
                     *x = S::load(p);
                 }
-                // No loop: the compiler does not unroll one of so many rows.
+                // Not a loop, as the compiler does not unroll one of so many rows.
                 macro_rules! rows {
                     ($($r:literal)*) => {$(
                         if $r < R {
@@ -186,10 +188,10 @@ pub(super) unsafe fn tile_body<S: Simd, M: Mac<S>, const R: usize, const V: usiz
     }
 }
 
-/// Defines the tile functions of one instruction set and multiply-add, for the pixel counts listed
-/// by vectors.
+/// Defines the tile functions of one instruction set and multiply-add, for the given pixel counts
+/// by number of vectors.
 macro_rules! conv_tiles {
-    // Multiply-adds by a lane.
+    // NEON has multiply-adds by a lane.
     ($name:ident, Neon, $mac:ty, $set:ident, $($counts:tt)*) => {
         conv_tiles!(@table $name, $set, [super::super::by_lane::tile_by_lanes::<$mac, R, V>], $($counts)*);
     };
@@ -201,7 +203,7 @@ macro_rules! conv_tiles {
             enable!(
                 $set,
                 unsafe fn tile<const R: usize, const V: usize>(t: &super::Tile<'_>) {
-                    // SAFETY: the instructions are enabled here; the rest is the caller's promise.
+                    // SAFETY: the instructions are enabled here; the caller has a valid tile.
                     unsafe { $($body)*(t) }
                 }
             );
@@ -215,7 +217,7 @@ macro_rules! conv_tiles {
     };
 }
 
-/// Eight registers of four lanes at most, as the baseline of x86 has 16 registers.
+/// At most eight registers of four lanes are sums, as the baseline of x86 has 16 registers.
 mod portable {
     use crate::gemm::tile::Floats;
     use sardonyx_simd::portable::Portable;
@@ -270,47 +272,52 @@ mod avx512 {
 
     enable!(
         avx512_bf16,
+        /// Runs a loop that writes pairs.
+        ///
         /// # Safety
         ///
-        /// As [`write_operands`](super::write_operands).
-        pub(super) unsafe fn write_pairs<W: super::Writes>(body: W) {
-            // SAFETY: the instructions are enabled here; the rest is the caller's promise.
+        /// The demands of [`write_operands`](super::write_operands) must hold.
+        pub(super) unsafe fn write_pairs<W: super::WriteOperands>(body: W) {
+            // SAFETY: the instructions are enabled here; the caller upholds the loop's demands.
             unsafe { body.write::<Avx512, Pairs>() }
         }
     );
 }
 
 /// A loop that writes narrow operands.
-pub(super) trait Writes: Sized {
+pub(super) trait WriteOperands: Sized {
+    /// Runs the loop.
+    ///
     /// # Safety
     ///
-    /// As [`Body::run`] and [`Mac`].
+    /// The demands of [`Body::run`] and [`Mac`] must hold.
     unsafe fn write<S: Simd, M: Mac<S>>(self);
 }
 
-/// Runs a loop on an instruction set, for the operands of which there are [`tiles`].
+/// Runs a loop on an instruction set, for the operands that its [`tiles`] multiply.
 ///
 /// # Safety
 ///
-/// As [`dispatch`].
+/// The demands of [`dispatch`] must hold.
 pub(super) unsafe fn write_operands(
     isa: sardonyx_simd::Isa,
     operands: Operands,
-    body: impl Writes,
+    body: impl WriteOperands,
 ) {
     struct Floating<W>(W);
 
-    impl<W: Writes> Body for Floating<W> {
+    impl<W: WriteOperands> Body for Floating<W> {
         type Out = ();
 
         #[inline(always)]
         unsafe fn run<S: Simd>(self) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller upholds the loop's demands.
             unsafe { self.0.write::<S, Floats>() }
         }
     }
 
-    // SAFETY: the caller's promise; whoever has packed weights for pairs has the instructions.
+    // SAFETY: the caller upholds the loop's demands; packed weights for pairs exist only where the
+    // machine has the instructions.
     unsafe {
         match operands {
             Operands::Exact => dispatch(isa, Floating(body)),
@@ -324,8 +331,8 @@ pub(super) unsafe fn write_operands(
     }
 }
 
-/// The tile functions of an instruction set. There are those for rounded operands where the machine
-/// [multiplies pairs](crate::gemm::bf16::is_available). Those of AMX are not among them.
+/// Returns the tile functions of an instruction set. Functions for rounded operands exist where the
+/// machine [multiplies pairs](crate::gemm::bf16::is_available). Those of AMX are not among them.
 pub(super) fn tiles(isa: sardonyx_simd::Isa, operands: Operands) -> &'static TileTable {
     match operands {
         Operands::Exact => {

@@ -1,9 +1,9 @@
 //! The transpose of a convolution: each input element is spread over the window of the kernel.
 //!
-//! The one idea: outputs whose distance from the start leaves the same remainder by the stride see
-//! the same taps of the kernel, and no others. Such a *phase* is an ordinary convolution of stride
-//! 1, with the taps in reverse order, whose outputs lie a stride apart. So nothing is added up in
-//! memory, and all that is known of convolutions holds.
+//! Outputs whose distance from the start leaves the same remainder by the stride meet the same taps
+//! of the kernel, and no others. Such a *phase* is an ordinary convolution of stride 1, with the
+//! taps in reverse order, whose outputs are a stride apart. So no sums are accumulated in memory,
+//! and the properties of convolutions hold.
 //!
 //! [`products`] take less time if the kernel reaches far beyond the input, or phases are many and
 //! small.
@@ -13,8 +13,8 @@ mod products;
 use super::naive::advance;
 use super::packing::for_each_vector;
 use super::{
-    Algorithm, ConvEpilogue, ConvError, ConvParams, Lasts, Order, Ordered, OrderedMut, PackedConv,
-    PerAxis, WeightSource, check_len, check_memory, product,
+    Algorithm, ConvEpilogue, ConvError, ConvOperands, ConvParams, Lasts, Order, Ordered,
+    OrderedMut, PackedConv, PerAxis, WeightSource, check_len, check_memory, product,
 };
 use crate::gemm::{Number, SendPtr};
 use products::{Call, Products};
@@ -23,30 +23,56 @@ use sardonyx_simd::chunks::rows;
 use sardonyx_simd::{Exec, Isa, Pool};
 use smallvec::{SmallVec, smallvec};
 
-/// What a transposed convolution is, apart from the sizes of input and output. All lists have one
+/// Parameters of a transposed convolution except the sizes of input and output. All lists have one
 /// entry per spatial dimension.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TransposeParams {
     pub in_channels: usize,
     pub out_channels: usize,
-    /// Both channel counts are multiples of it.
+    /// Number of groups, a divisor of both channel counts.
     pub groups: usize,
     pub kernel: PerAxis,
     pub strides: PerAxis,
     pub dilations: PerAxis,
-    /// Outputs that are cut off before the first one; below zero, how many are put there.
+    /// Number of outputs that are cut off before the first one. A negative number adds outputs
+    /// there.
     pub pads_begin: PerAxis<isize>,
 }
 
-/// Geometry: output channels whose weights are reordered together: one input channel's lie next to
-/// each other.
+/// Spatial sizes of the input and of the output of a transposed convolution.
+#[derive(Clone, Copy, Debug)]
+pub struct TransposeSizes<'a> {
+    pub spatial: &'a [usize],
+    pub output: &'a [usize],
+}
+
+/// Buffers of a run of [`PackedTranspose::run`] besides the output.
+#[derive(Debug)]
+pub struct TransposeBuffers<'a> {
+    /// Input, `[batch, in_channels, spatial...]`.
+    pub x: &'a [f32],
+    /// One number for each output channel.
+    pub bias: Option<&'a [f32]>,
+    /// Memory for results of phases, of [`PackedTranspose::results_len`] elements.
+    pub results: &'a mut [f32],
+}
+
+/// Lengths of the buffers of a call.
+pub(super) struct BufferLens {
+    pub(super) x: usize,
+    pub(super) bias: Option<usize>,
+    pub(super) y: usize,
+}
+
+/// Geometry: output channels whose weights are reordered together, as the weights of one input
+/// channel are adjacent.
 const TOGETHER: usize = 16;
 
 /// Limit: bound on sizes and distances, so that sums and a few products of them do not overflow.
 const MOST: usize = 1 << 40;
 
 impl TransposeParams {
-    /// Whether the fields fit each other, and the sizes of an input and an output.
+    /// Checks that the fields and the sizes of an input and an output fit each other.
     pub(super) fn check(&self, spatial: &[usize], output: &[usize]) -> Result<(), ConvError> {
         self.as_conv().check()?;
         let rank = self.kernel.len();
@@ -65,6 +91,7 @@ impl TransposeParams {
         Ok(())
     }
 
+    /// Returns the parameters of the convolution without padding.
     pub(super) fn as_conv(&self) -> ConvParams {
         ConvParams {
             in_channels: self.in_channels,
@@ -78,21 +105,24 @@ impl TransposeParams {
         }
     }
 
-    /// Elements of the weights, `[in_channels, out_channels / groups, kernel...]`.
+    /// Returns the number of weights, `[in_channels, out_channels / groups, kernel...]`; `None` on
+    /// overflow.
     pub(super) fn weights_len(&self) -> Option<usize> {
         let taps = product(&self.kernel)?;
         (self.out_channels / self.groups).checked_mul(self.in_channels)?.checked_mul(taps)
     }
 
-    /// Elements per output channel of input, output and kernel.
+    /// Checks the lengths of the buffers, and returns the elements per channel of input, output and
+    /// kernel.
     pub(super) fn check_lens(
         &self,
         batch: usize,
-        (spatial, output): (&[usize], &[usize]),
-        (x, bias, y): (usize, Option<usize>, usize),
+        sizes: TransposeSizes<'_>,
+        lens: BufferLens,
     ) -> Result<[usize; 3], ConvError> {
+        let BufferLens { x, bias, y } = lens;
         let too_large = ConvError::TooLarge;
-        let planes = [spatial, output, &self.kernel].map(product);
+        let planes = [sizes.spatial, sizes.output, &self.kernel].map(product);
         let [Some(in_plane), Some(out_plane), Some(taps)] = planes else {
             return Err(too_large);
         };
@@ -106,9 +136,9 @@ impl TransposeParams {
     }
 }
 
-/// What is transposed, plainly: every product is added to its output, in any number type and for
-/// any number of spatial dimensions. `output` are the spatial sizes of the result, which may be
-/// larger than what the input reaches.
+/// Computes a transposed convolution by its definition: adds every product to its output, in any
+/// number type and for any number of spatial dimensions. The output may be larger than the input
+/// reaches.
 ///
 /// # Errors
 ///
@@ -117,13 +147,14 @@ pub fn conv_transpose_naive<T: Number>(
     pool: &Pool,
     params: &TransposeParams,
     batch: usize,
-    (spatial, output): (&[usize], &[usize]),
-    (x, weights, bias): (&[T], &[T], Option<&[T]>),
+    sizes: TransposeSizes<'_>,
+    operands: ConvOperands<'_, T>,
     y: &mut [T],
 ) -> Result<(), ConvError> {
-    params.check(spatial, output)?;
-    let lens = (x.len(), bias.map(<[T]>::len), y.len());
-    let [in_plane, out_plane, taps] = params.check_lens(batch, (spatial, output), lens)?;
+    let ConvOperands { input: x, weights, bias } = operands;
+    params.check(sizes.spatial, sizes.output)?;
+    let lens = BufferLens { x: x.len(), bias: bias.map(<[T]>::len), y: y.len() };
+    let [in_plane, out_plane, taps] = params.check_lens(batch, sizes, lens)?;
     check_len("weights", params.weights_len().ok_or(ConvError::TooLarge)?, weights.len())?;
     if y.is_empty() {
         return Ok(());
@@ -140,7 +171,7 @@ pub fn conv_transpose_naive<T: Number>(
             for c in first..first + group_in {
                 let x = &x[(image * params.in_channels + c) * in_plane..][..in_plane];
                 let weights = &weights[(c * group_out + channel % group_out) * taps..][..taps];
-                spread(params, (spatial, output), x, weights, y);
+                spread(params, sizes, x, weights, y);
             }
         }
     })?;
@@ -150,11 +181,12 @@ pub fn conv_transpose_naive<T: Number>(
 /// Adds one plane of the input, spread by one kernel, to a plane of the output.
 fn spread<T: Number>(
     params: &TransposeParams,
-    (spatial, output): (&[usize], &[usize]),
+    sizes: TransposeSizes<'_>,
     x: &[T],
     weights: &[T],
     y: &mut [T],
 ) {
+    let TransposeSizes { spatial, output } = sizes;
     let rank = spatial.len();
     let mut tap = vec![0; rank];
     let mut position = vec![0; rank];
@@ -176,11 +208,11 @@ fn spread<T: Number>(
     }
 }
 
-/// A transposed convolution with its weights packed, for inputs of any batch, and of any spatial
-/// size whose output exceeds the strides times that by the same numbers.
+/// A transposed convolution with its weights packed, for inputs of any batch. Their spatial sizes
+/// may differ, but outputs must exceed the strides times the input sizes by fixed numbers.
 ///
-/// The form of the weights decides the order of sums, so it must be the one that the sizes of a run
-/// have ([`PackedTranspose::suits`]), whatever it was packed for.
+/// The form of the weights decides the order of sums, so it must be the form for the sizes of a run
+/// ([`PackedTranspose::suits`]), whatever sizes it was packed for.
 #[derive(Debug)]
 pub struct PackedTranspose {
     isa: Isa,
@@ -199,11 +231,10 @@ enum Form {
     Products(Products),
 }
 
-/// Weights that are packed in some form, for sizes of an input and an output.
-struct Given<'a> {
+/// Weights to pack in some form, for sizes of an input and an output.
+struct TransposeWeights<'a> {
     kind: FormKind,
-    spatial: &'a [usize],
-    output: &'a [usize],
+    sizes: TransposeSizes<'a>,
     weights: &'a [f32],
     lasts: Lasts,
 }
@@ -219,60 +250,82 @@ enum FormKind {
 #[derive(Debug)]
 struct Phases {
     all: SmallVec<[Phase; 4]>,
-    /// Whether some outputs see no tap at all.
+    /// Whether some outputs meet no tap at all.
     has_gaps: bool,
 }
 
-/// Outputs that see the same taps.
+/// Outputs that meet the same taps.
 #[derive(Debug)]
 struct Phase {
     conv: PackedConv,
     axes: [PhaseAxis; 3],
 }
 
+/// Sizes of the input and of the output, and strides, in three dimensions.
+struct Extents {
+    spatial: [usize; 3],
+    output: [usize; 3],
+    strides: [usize; 3],
+}
+
+/// Evenly spaced taps of an axis of a kernel.
+#[derive(Clone, Copy, Debug)]
+struct TapSeries {
+    first: usize,
+    step: usize,
+    count: usize,
+}
+
+/// Parameters of one axis of a transposed convolution.
+#[derive(Clone, Copy)]
+struct AxisParams {
+    kernel: usize,
+    stride: usize,
+    dilation: usize,
+    pad: isize,
+    /// Output size less the stride times the input size.
+    excess: isize,
+}
+
 /// One axis of a phase.
 #[derive(Clone, Copy, Debug)]
 struct PhaseAxis {
-    /// The first tap, how far apart they are, and how many there are.
-    taps: (usize, usize, usize),
+    /// Taps of the kernel.
+    taps: TapSeries,
     dilation: usize,
-    /// Of the convolution.
+    /// Padding of the convolution.
     pads: (usize, usize),
-    /// Its outputs before the first one that is wanted.
+    /// Number of outputs of the convolution before the first one of the phase.
     skip: usize,
-    /// How many are wanted more than there are inputs.
+    /// Number of outputs of the phase less the number of inputs.
     excess: isize,
-    /// Where the first one stands.
+    /// Index of the first output of the phase.
     start: usize,
 }
 
 impl PhaseAxis {
-    /// The phase of a tap of the kernel.
-    fn new(
-        kernel: usize,
-        [stride, dilation]: [usize; 2],
-        (pad, excess): (isize, isize),
-        k: usize,
-    ) -> Self {
+    /// Makes the phase of tap `k` of the kernel.
+    fn new(params: AxisParams, k: usize) -> Self {
+        let AxisParams { kernel, stride, dilation, pad, excess } = params;
         let common = greatest_divisor(stride, dilation);
         let (step, dilation_of_inputs) = (stride / common, dilation / common);
         let first = k % step;
         let count = (kernel - first).div_ceil(step);
-        // Outputs, counted from before the padding, are those that leave this remainder.
+        // Outputs of the phase, counted from before the padding, leave this remainder.
         let remainder = first * dilation % stride;
-        // The input of the first tap lies this far before that of the output.
+        // The input of the first tap is this many inputs before that of the output.
         let lag = (first * dilation - remainder) / stride;
         let reach = (count - 1) * dilation_of_inputs;
         let (step_out, after_first) = (stride as isize, remainder as isize);
         let begin = -(after_first - pad).div_euclid(step_out);
         let end = (excess - 1 + pad - after_first).div_euclid(step_out) + 1;
         let wanted = end - begin;
-        // Inputs that the first output reaches before the first one.
+        // Number of inputs that the first output reaches before the first one.
         let before = (reach + lag) as isize - begin;
         let (pad_begin, skip) = (before.max(0), (-before).max(0));
         let after = wanted + skip - pad_begin + reach as isize;
         PhaseAxis {
-            taps: (first, step, count),
+            taps: TapSeries { first, step, count },
             dilation: dilation_of_inputs,
             pads: (pad_begin as usize, after.max(0) as usize),
             skip: skip as usize,
@@ -281,23 +334,24 @@ impl PhaseAxis {
         }
     }
 
-    /// How many outputs of an axis with so many inputs are of the phase.
-    fn wanted(&self, len: usize) -> usize {
+    /// Returns the number of outputs of the phase along an axis with `len` inputs.
+    fn count_outputs(&self, len: usize) -> usize {
         usize::try_from(len as isize + self.excess).unwrap_or(0)
     }
 
-    /// How many outputs the convolution has.
-    fn made(&self, len: usize) -> usize {
-        let reach = (self.taps.2 - 1) * self.dilation;
+    /// Returns the number of outputs of the convolution along an axis with `len` inputs.
+    fn count_computed(&self, len: usize) -> usize {
+        let reach = (self.taps.count - 1) * self.dilation;
         (len + self.pads.0 + self.pads.1).saturating_sub(reach)
     }
 }
 
+/// Returns the greatest common divisor.
 pub(super) fn greatest_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_divisor(b, a % b) }
 }
 
-/// Three sizes, of which those that are missing in front are `fill`.
+/// Pads a list of sizes to three with `fill` in front.
 fn three<T: Copy>(sizes: &[T], fill: T) -> [T; 3] {
     let mut three = [fill; 3];
     three[3 - sizes.len()..].copy_from_slice(sizes);
@@ -308,8 +362,8 @@ impl PackedTranspose {
     /// Limit: most spatial dimensions; [`conv_transpose_naive`] has any number.
     pub const MOST_AXES: usize = 3;
 
-    /// Packs `weights`, `[in_channels, out_channels / groups, kernel...]`, for inputs of such
-    /// spatial sizes and outputs of these.
+    /// Packs `weights`, `[in_channels, out_channels / groups, kernel...]`, for inputs and outputs
+    /// of these spatial sizes.
     ///
     /// # Errors
     ///
@@ -322,20 +376,23 @@ impl PackedTranspose {
     pub fn new(
         isa: Isa,
         params: TransposeParams,
-        (spatial, output): (&[usize], &[usize]),
+        sizes: TransposeSizes<'_>,
         weights: &[f32],
         lasts: Lasts,
     ) -> Result<PackedTranspose, ConvError> {
-        let kind = params.faster_form(isa, spatial, output)?;
-        PackedTranspose::in_form(isa, params, &Given { kind, spatial, output, weights, lasts })
+        let kind = params.faster_form(isa, sizes.spatial, sizes.output)?;
+        let weights = TransposeWeights { kind, sizes, weights, lasts };
+        PackedTranspose::from_weights(isa, params, &weights)
     }
 
-    fn in_form(
+    /// Packs weights in a given form.
+    fn from_weights(
         isa: Isa,
         params: TransposeParams,
-        given: &Given<'_>,
+        weights: &TransposeWeights<'_>,
     ) -> Result<PackedTranspose, ConvError> {
-        let &Given { kind, spatial, output, weights, lasts } = given;
+        let &TransposeWeights { kind, sizes, weights, lasts } = weights;
+        let TransposeSizes { spatial, output } = sizes;
         let axes = params.axes(spatial, output)?;
         check_len("weights", params.weights_len().ok_or(ConvError::TooLarge)?, weights.len())?;
         let strides = three(&params.strides, 1);
@@ -358,16 +415,17 @@ impl PackedTranspose {
         Ok(PackedTranspose { isa, params, excess, strides, form })
     }
 
-    /// Memory that packed weights take, about.
+    /// Returns the approximate bytes of memory that packed weights take.
     ///
     /// # Errors
     ///
-    /// As [`PackedTranspose::new`].
+    /// In the cases of [`PackedTranspose::new`].
     pub fn bytes_of(
         isa: Isa,
         params: &TransposeParams,
-        (spatial, output): (&[usize], &[usize]),
+        sizes: TransposeSizes<'_>,
     ) -> Result<usize, ConvError> {
+        let TransposeSizes { spatial, output } = sizes;
         if params.faster_form(isa, spatial, output)? == FormKind::Products {
             return Products::bytes_of(isa, params);
         }
@@ -389,7 +447,7 @@ impl PackedTranspose {
         &self.params
     }
 
-    /// Whether it is what [`PackedTranspose::new`] packs for such sizes.
+    /// Whether [`PackedTranspose::new`] packs this form for these sizes.
     pub fn suits(&self, spatial: &[usize], output: &[usize]) -> bool {
         let kind = match &self.form {
             Form::Phases(_) => FormKind::Phases,
@@ -398,7 +456,7 @@ impl PackedTranspose {
         self.fits(spatial, output) && self.params.faster_form(self.isa, spatial, output) == Ok(kind)
     }
 
-    /// Whether loops can run for such sizes.
+    /// Whether the packed weights can compute these sizes.
     pub fn fits(&self, spatial: &[usize], output: &[usize]) -> bool {
         let rank = self.params.kernel.len();
         spatial.len() == rank
@@ -406,10 +464,11 @@ impl PackedTranspose {
             && excesses(&self.params, spatial, output) == self.excess
     }
 
-    /// Returns the only phase, if it has all outputs: these are written where they stay.
+    /// Returns the only phase, if it has all outputs, which are then written in place.
     fn only_phase(&self, spatial: [usize; 3]) -> Option<&Phase> {
-        let whole =
-            |axis: &PhaseAxis, len: usize| axis.skip == 0 && axis.made(len) == axis.wanted(len);
+        let whole = |axis: &PhaseAxis, len: usize| {
+            axis.skip == 0 && axis.count_computed(len) == axis.count_outputs(len)
+        };
         match &self.form {
             Form::Phases(Phases { all, .. }) if self.strides == [1; 3] && all.len() == 1 => {
                 let axes = all[0].axes.iter().zip(spatial);
@@ -419,7 +478,7 @@ impl PackedTranspose {
         }
     }
 
-    /// Floats that [`PackedTranspose::run`] needs for results of the phases.
+    /// Returns the number of floats that [`PackedTranspose::run`] needs for results of the phases.
     ///
     /// # Errors
     ///
@@ -440,7 +499,7 @@ impl PackedTranspose {
         })
     }
 
-    /// The most bytes of scratch memory that a run takes beside the results.
+    /// Returns an upper bound of the scratch memory in bytes that a run takes beside the results.
     ///
     /// # Errors
     ///
@@ -465,13 +524,19 @@ impl PackedTranspose {
         };
         let mut most = 0;
         for phase in phases.iter().filter(|phase| phase.plane(spatial) != Some(0)) {
-            most = most.max(phase.conv.scratch(exec.pool, batch, &spatial, [Order::Rows; 2])?);
+            most = most.max(phase.conv.scratch(
+                exec.pool,
+                batch,
+                &spatial,
+                Order::Rows,
+                Order::Rows,
+            )?);
         }
         Ok(most)
     }
 
-    /// Computes `batch` images of spatial size `spatial`, `[batch, in_channels, spatial...]`;
-    /// `results` has as many elements as [`PackedTranspose::results_len`] says.
+    /// Computes `batch` images, `[batch, in_channels, spatial...]`. `results` has as many elements
+    /// as [`PackedTranspose::results_len`] returns.
     ///
     /// # Errors
     ///
@@ -480,13 +545,15 @@ impl PackedTranspose {
         &self,
         exec: &Exec<'_>,
         batch: usize,
-        (spatial, output): (&[usize], &[usize]),
-        (x, bias, results): (&[f32], Option<&[f32]>, &mut [f32]),
+        sizes: TransposeSizes<'_>,
+        buffers: TransposeBuffers<'_>,
         y: &mut [f32],
     ) -> Result<(), ConvError> {
+        let TransposeSizes { spatial, output } = sizes;
+        let TransposeBuffers { x, bias, results } = buffers;
         self.params.check(spatial, output)?;
-        let lens = (x.len(), bias.map(<[f32]>::len), y.len());
-        let [_, out_plane, _] = self.params.check_lens(batch, (spatial, output), lens)?;
+        let lens = BufferLens { x: x.len(), bias: bias.map(<[f32]>::len), y: y.len() };
+        let [_, out_plane, _] = self.params.check_lens(batch, sizes, lens)?;
         check_len("results", self.results_len(batch, spatial)?, results.len())?;
         if !self.fits(spatial, output) {
             return Err(ConvError::TooLarge);
@@ -520,6 +587,7 @@ impl PackedTranspose {
             rest = after;
         }
         let results = &*results;
+        let extents = Extents { spatial, output, strides: self.strides };
         rows(pool, y, out_plane, 2 * out_plane, |first, y| {
             for (row, y) in y.chunks_exact_mut(out_plane).enumerate() {
                 if phases.has_gaps {
@@ -530,7 +598,7 @@ impl PackedTranspose {
                 for phase in &phases.all {
                     let plane = phase.plane(spatial).unwrap_or(0);
                     let made = &results[start + (first + row) * plane..][..plane];
-                    phase.lay_out((spatial, output, self.strides), made, y);
+                    phase.lay_out(&extents, made, y);
                     start += planes * plane;
                 }
             }
@@ -541,28 +609,28 @@ impl PackedTranspose {
 
 /// Returns the algorithm of a phase that takes the least memory.
 fn algorithm_of_phase(isa: Isa, conv: &ConvParams) -> Result<Algorithm, ConvError> {
-    Algorithm::of(conv, Some(0))?.in_rows(isa, conv, None)
+    Algorithm::choose(conv, Some(0))?.in_rows(isa, conv, None)
 }
 
-/// Output sizes less the strides times the input sizes.
+/// Returns the output sizes less the strides times the input sizes.
 fn excesses(params: &TransposeParams, spatial: &[usize], output: &[usize]) -> [isize; 3] {
     let [spatial, output, strides] = [spatial, output, &params.strides].map(|l| three(l, 1));
-    // A stride of 1 over one element gives one, so axes that are missing exceed by nothing.
+    // Missing axes exceed by zero, as a stride of 1 over one element gives one.
     std::array::from_fn(|i| {
         (output[i] as isize).wrapping_sub(spatial[i].wrapping_mul(strides[i]) as isize)
     })
 }
 
-/// Choice: cycles that a call of a convolution, or of a product, takes whatever its size.
+/// Choice: cycles of a call of a convolution, or of a product, whatever its size.
 const CALL: usize = 6000;
 
 impl TransposeParams {
-    /// Returns the input and output channels of a group.
+    /// Returns the numbers of input and output channels of a group.
     fn group_channels(&self) -> [usize; 2] {
         [self.in_channels / self.groups, self.out_channels / self.groups]
     }
 
-    /// Estimates which form takes less time for an image of such a size.
+    /// Estimates which form takes less time for an image of these sizes.
     fn faster_form(
         &self,
         isa: Isa,
@@ -574,14 +642,15 @@ impl TransposeParams {
         let (spatial, output) = (three(spatial, 1), three(output, 1));
         let lanes = isa.lanes();
         let group_vectors = group_out.div_ceil(lanes);
-        // Cycles of a multiply-add of all output channels of a group.
+        // Number of output elements.
         let outputs = self.out_channels.saturating_mul(output.iter().product());
-        // Multiply-adds of vectors of channels, or of outputs where channels are few.
+        // Multiply-adds of vectors of channels, or of outputs if channels are few.
         let is_few = group_out <= lanes / 2;
         // Taps of all outputs that the phases compute, and the number of phases.
         let (mut taps, mut count) = (1usize, 1usize);
         for (axes, len) in axes.iter().zip(spatial) {
-            let of_axis = axes.iter().map(|axis| axis.made(len).saturating_mul(axis.taps.2));
+            let of_axis =
+                axes.iter().map(|axis| axis.count_computed(len).saturating_mul(axis.taps.count));
             taps = taps.saturating_mul(of_axis.fold(0, usize::saturating_add));
             count *= axes.len();
         }
@@ -605,12 +674,12 @@ impl TransposeParams {
         let calls = self.groups.saturating_mul(CALL);
         let products = pixels.saturating_mul(each_pixel).saturating_add(calls);
         let products = products.saturating_add(outputs / 2);
-        // The other form is worth its weights, which are packed anew, only if it is faster by far.
+        // The other form, whose weights are packed anew, must be much faster.
         let is_faster = products < phases / 5 * 4;
         Ok(if is_faster { FormKind::Products } else { FormKind::Phases })
     }
 
-    /// The phases along each axis that see a tap.
+    /// Returns the phases along each axis that meet a tap.
     fn axes(
         &self,
         spatial: &[usize],
@@ -625,15 +694,21 @@ impl TransposeParams {
         let (kernel, pads) = (three(&self.kernel, 1), three(&self.pads_begin, 0));
         let (strides, dilations) = (three(&self.strides, 1), three(&self.dilations, 1));
         Ok(std::array::from_fn(|i| {
-            let steps = [strides[i], dilations[i]];
-            // Taps a step apart are of one phase.
+            let axis = AxisParams {
+                kernel: kernel[i],
+                stride: strides[i],
+                dilation: dilations[i],
+                pad: pads[i],
+                excess: excess[i],
+            };
+            // Taps a step apart belong to one phase.
             let step = strides[i] / greatest_divisor(strides[i], dilations[i]);
             let first = 0..kernel[i].min(step);
-            first.map(|k| PhaseAxis::new(kernel[i], steps, (pads[i], excess[i]), k)).collect()
+            first.map(|k| PhaseAxis::new(axis, k)).collect()
         }))
     }
 
-    /// The convolution of a phase.
+    /// Returns the convolution of a phase.
     fn of_phase(&self, axes: &[PhaseAxis; 3]) -> ConvParams {
         let list = |of: fn(&PhaseAxis) -> usize| axes.iter().map(of).collect();
         ConvParams {
@@ -641,12 +716,17 @@ impl TransposeParams {
             dilations: list(|axis| axis.dilation),
             pads_begin: list(|axis| axis.pads.0),
             pads_end: list(|axis| axis.pads.1),
-            ..ConvParams::new(self.in_channels, self.out_channels, &axes.map(|axis| axis.taps.2))
+            ..ConvParams::new(
+                self.in_channels,
+                self.out_channels,
+                &axes.map(|axis| axis.taps.count),
+            )
         }
     }
 }
 
 impl Phase {
+    /// Packs the weights of a phase, in reverse order of its taps.
     fn new(
         isa: Isa,
         params: &TransposeParams,
@@ -661,18 +741,18 @@ impl Phase {
         let taps: usize = kernel.iter().product();
         let row = group_in * conv_taps(&axes);
         let places = |axis: &PhaseAxis| {
-            let (first, step, count) = axis.taps;
+            let TapSeries { first, step, count } = axis.taps;
             (0..count).rev().map(move |tap| first + tap * step)
         };
         with_scratch(params.out_channels * row, |reversed| {
             let to = SendPtr(reversed.as_mut_ptr());
-            // Channels that lie next to each other are read together.
+            // Adjacent channels are read together.
             let blocks = group_out.div_ceil(TOGETHER);
             for_each_vector(params.groups * blocks, reversed.len(), |index| {
                 let (group, block) = (index / blocks, index % blocks);
                 let channels = block * TOGETHER..group_out.min((block + 1) * TOGETHER);
                 let first = group * group_out + channels.start;
-                // SAFETY: the rows of these output channels, which nobody else has.
+                // SAFETY: only this call has the rows of these output channels.
                 let rows = unsafe {
                     let start = to.get().add(first * row);
                     std::slice::from_raw_parts_mut(start, channels.len() * row)
@@ -695,33 +775,34 @@ impl Phase {
             })?;
             let algorithm = algorithm_of_phase(isa, &conv)?;
             let source = WeightSource::Floats(reversed);
-            Ok(Phase { conv: PackedConv::scaled(isa, conv, algorithm, source, None, lasts)?, axes })
+            Ok(Phase {
+                conv: PackedConv::from_source(isa, conv, algorithm, source, None, lasts)?,
+                axes,
+            })
         })
     }
 
-    /// Outputs of the convolution in a plane: none if none are wanted.
+    /// Returns the number of outputs of the convolution in a plane, or 0 if the phase has none.
     fn plane(&self, spatial: [usize; 3]) -> Option<usize> {
-        let is_empty = self.axes.iter().zip(spatial).any(|(axis, len)| axis.wanted(len) == 0);
-        let made: [usize; 3] = std::array::from_fn(|i| self.axes[i].made(spatial[i]));
+        let is_empty =
+            self.axes.iter().zip(spatial).any(|(axis, len)| axis.count_outputs(len) == 0);
+        let made: [usize; 3] = std::array::from_fn(|i| self.axes[i].count_computed(spatial[i]));
         if is_empty { Some(0) } else { product(&made) }
     }
 
-    /// Puts a plane of results to their places.
-    fn lay_out(
-        &self,
-        (spatial, output, strides): ([usize; 3], [usize; 3], [usize; 3]),
-        made: &[f32],
-        y: &mut [f32],
-    ) {
+    /// Writes a plane of results to its places in the output.
+    fn lay_out(&self, extents: &Extents, made: &[f32], y: &mut [f32]) {
         if made.is_empty() {
             return;
         }
+        let &Extents { spatial, output, strides } = extents;
         let [planes, lines, columns] = self.axes;
-        let (height, width) = (lines.made(spatial[1]), columns.made(spatial[2]));
-        for z in 0..planes.wanted(spatial[0]) {
-            for line in 0..lines.wanted(spatial[1]) {
+        let (height, width) =
+            (lines.count_computed(spatial[1]), columns.count_computed(spatial[2]));
+        for z in 0..planes.count_outputs(spatial[0]) {
+            for line in 0..lines.count_outputs(spatial[1]) {
                 let from = ((planes.skip + z) * height + lines.skip + line) * width + columns.skip;
-                let from = &made[from..][..columns.wanted(spatial[2])];
+                let from = &made[from..][..columns.count_outputs(spatial[2])];
                 let (z, line) = (planes.start + z * strides[0], lines.start + line * strides[1]);
                 let to = &mut y[(z * output[1] + line) * output[2]..][..output[2]];
                 let to = to[columns.start..].iter_mut().step_by(strides[2]);
@@ -731,8 +812,9 @@ impl Phase {
     }
 }
 
+/// Returns the number of taps of a phase.
 fn conv_taps(axes: &[PhaseAxis; 3]) -> usize {
-    axes.iter().map(|axis| axis.taps.2).product()
+    axes.iter().map(|axis| axis.taps.count).product()
 }
 
 #[cfg(test)]
@@ -744,7 +826,7 @@ mod tests {
     struct Random(u64);
 
     impl Random {
-        fn below(&mut self, end: usize) -> usize {
+        fn draw_below(&mut self, end: usize) -> usize {
             self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (self.0 >> 33) as usize % end
         }
@@ -752,17 +834,17 @@ mod tests {
 
     fn numbers(random: &mut Random, len: usize) -> Vec<f32> {
         // Small integers, so that sums are exact in any order.
-        (0..len).map(|_| random.below(9) as f32 - 4.0).collect()
+        (0..len).map(|_| random.draw_below(9) as f32 - 4.0).collect()
     }
 
     #[test]
     fn phases_against_the_plain_loop() {
         let mut random = Random(7);
         for round in 0..400 {
-            let rank = 1 + random.below(3);
-            let groups = 1 + random.below(3);
+            let rank = 1 + random.draw_below(3);
+            let groups = 1 + random.draw_below(3);
             let mut list = |low: usize, end: usize| -> Vec<usize> {
-                (0..rank).map(|_| low + random.below(end)).collect()
+                (0..rank).map(|_| low + random.draw_below(end)).collect()
             };
             let (kernel, strides, dilations) = (list(1, 4), list(1, 4), list(1, 3));
             let (spatial, pads, more) = (list(1, 5), list(0, 6), list(0, 4));
@@ -775,35 +857,36 @@ mod tests {
                 })
                 .collect();
             let params = TransposeParams {
-                in_channels: groups * (1 + random.below(3)),
-                out_channels: groups * (1 + random.below(3)),
+                in_channels: groups * (1 + random.draw_below(3)),
+                out_channels: groups * (1 + random.draw_below(3)),
                 groups,
                 kernel: kernel.into(),
                 strides: strides.into(),
                 dilations: dilations.into(),
                 pads_begin: pads_begin.into(),
             };
-            let batch = random.below(3);
+            let batch = random.draw_below(3);
             let plane = |dims: &[usize]| dims.iter().product::<usize>();
             let x = numbers(&mut random, batch * params.in_channels * plane(&spatial));
             let weights = numbers(&mut random, params.weights_len().unwrap());
             let bias = numbers(&mut random, params.out_channels);
             let bias = (round % 2 == 0).then_some(&bias[..]);
             let mut expected = vec![9.0; batch * params.out_channels * plane(&output)];
-            let sizes = (&spatial[..], &output[..]);
+            let sizes = TransposeSizes { spatial: &spatial, output: &output };
             let pool = Pool::new(1 + round % 3);
-            let inputs = (&x[..], &weights[..], bias);
+            let inputs = ConvOperands { input: &x[..], weights: &weights[..], bias };
             conv_transpose_naive(&pool, &params, batch, sizes, inputs, &mut expected).unwrap();
             let isa = Isa::available()[round % Isa::available().len()];
             let lasts = [Lasts::ForGood, Lasts::ForOneRun][round % 2];
             let exec = Exec::new(&pool, isa);
             for kind in [FormKind::Phases, FormKind::Products] {
                 let weights = &weights[..];
-                let given = Given { kind, spatial: &spatial, output: &output, weights, lasts };
-                let packed = PackedTranspose::in_form(isa, params.clone(), &given).unwrap();
+                let given = TransposeWeights { kind, sizes, weights, lasts };
+                let packed = PackedTranspose::from_weights(isa, params.clone(), &given).unwrap();
                 let mut results = vec![5.0; packed.results_len(batch, &spatial).unwrap()];
                 let mut y = vec![9.0; expected.len()];
-                packed.run(&exec, batch, sizes, (&x, bias, &mut results), &mut y).unwrap();
+                let buffers = TransposeBuffers { x: &x, bias, results: &mut results };
+                packed.run(&exec, batch, sizes, buffers, &mut y).unwrap();
                 assert_eq!(y, expected, "{kind:?} {params:?} {spatial:?} {output:?}");
                 packed.scratch(&exec, batch, &spatial).unwrap();
             }
@@ -825,7 +908,8 @@ mod tests {
         let weights = vec![1.0; params.weights_len().unwrap()];
         for &isa in Isa::available() {
             let (few, many) = ((&[4, 4][..], &[9, 9][..]), (&[64, 64][..], &[129, 129][..]));
-            let [of_few, of_many] = [few, many].map(|sizes| {
+            let [of_few, of_many] = [few, many].map(|(spatial, output)| {
+                let sizes = TransposeSizes { spatial, output };
                 PackedTranspose::new(isa, params.clone(), sizes, &weights, Lasts::ForGood).unwrap()
             });
             assert!(matches!(of_few.form, Form::Products(_)) && of_few.suits(few.0, few.1));
@@ -848,7 +932,7 @@ mod tests {
             pads_begin: smallvec![0],
         };
         let packed = |params: TransposeParams, spatial: &[usize], output: &[usize]| {
-            let sizes = (spatial, output);
+            let sizes = TransposeSizes { spatial, output };
             PackedTranspose::new(Isa::detect(), params, sizes, &[1.0, 2.0], Lasts::ForGood)
                 .map(drop)
         };

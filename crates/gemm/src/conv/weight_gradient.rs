@@ -2,20 +2,20 @@
 //!
 //! For an output channel `o`, an input channel `c` and a tap it is the sum, over all outputs of all
 //! images, of the gradient of the output times the input that the tap met there. As a convolution
-//! that is one whose kernel is as large as an image (Dumoulin, Visin, "A guide to convolution
-//! arithmetic for deep learning", 2016); as loops it is a product of two matrices with a step for
-//! each output pixel. The loops here are the tiles of [direct convolution](super::direct): rows of
-//! a tile are inputs of neighbouring taps and channels, its vectors are output channels.
+//! its kernel is as large as an image (Dumoulin, Visin, "A guide to convolution arithmetic for deep
+//! learning", 2016); as loops it is a product of two matrices with a step for each output pixel.
+//! The loops here are the tiles of [direct convolution](super::direct): rows of a tile are inputs
+//! of neighbouring taps and channels, its vectors are output channels.
 //!
 //! Pixels are cut into chunks of about [`CHUNK`]. The gradients of the outputs are packed first,
-//! pixels of a vector of channels after one another, so that a tile reads them in order. A unit of
-//! work has some input channels. For each chunk it copies the rows that they are met in, once for
-//! each tap along the width, with zeros where there is padding: then the inputs of neighbouring
+//! the pixels of a vector of channels after one another, so that a tile reads them in order. A unit
+//! of work has some input channels. For each chunk it copies the input rows that the chunk meets,
+//! once for each tap along the width, with zeros for padding: then the inputs of neighbouring
 //! outputs are adjacent, whatever stride and dilation, and taps along other axes are lines of the
 //! same copy.
 //!
-//! A chunk is a chain of sums, and chunks are added up in order. Where they end follows from the
-//! sizes of images alone, so threads change no bit of the result.
+//! A chunk is a chain of sums, and chunks are added up in order. The sizes of images alone decide
+//! where they end, so threads change no bit of the result.
 
 use std::ops::Range;
 
@@ -30,16 +30,16 @@ use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
 use sardonyx_simd::{Body, Ended, Simd, dispatch};
 use sardonyx_simd::{Caches, Exec, Isa, Pool, split_even};
 
-/// Sums: pixels of a chunk, about: two vectors of each are in a first-level cache. Chunks are added
-/// up one after the other.
+/// Sums: approximate pixels of a chunk, for which two vectors of each fit a first-level cache.
+/// Chunks are added up one after the other.
 const CHUNK: usize = 256;
-/// Geometry: rows of a tile of two vectors with AVX-512: a unit has as many, if there are.
+/// Geometry: rows of a tile of two vectors with AVX-512. A unit has at least as many if there are.
 const TILE_ROWS: usize = 12;
-/// Cache: output channels of which the sums of all taps stay in a first-level cache.
+/// Cache: output channels for which the sums of all taps stay in a first-level cache.
 const WRITTEN_AT_ONCE: usize = 16;
 
 /// A convolution of one group whose weights have a gradient. `params` are those of the forward
-/// convolution; what its input is padded with at the end does not matter.
+/// convolution; the padding at the end of its input does not matter.
 #[derive(Clone, Copy, Debug)]
 pub struct WeightGradient<'a> {
     pub params: &'a ConvParams,
@@ -50,12 +50,12 @@ pub struct WeightGradient<'a> {
 }
 
 impl WeightGradient<'_> {
-    /// The most bytes of scratch memory that [`run`](Self::run) takes on all threads, but for a few
-    /// KB.
+    /// Returns an upper bound of the scratch memory in bytes that [`run`](Self::run) takes on all
+    /// threads, except a few KB.
     ///
     /// # Errors
     ///
-    /// If the sizes do not fit each other, or no memory is that large.
+    /// If the sizes do not fit each other, or the size exceeds any memory.
     pub fn scratch(&self, exec: &Exec<'_>) -> Result<usize, ConvError> {
         match Work::new(self, exec)? {
             Some(work) => work.scratch(&work.cut(exec.pool), exec.pool),
@@ -63,13 +63,13 @@ impl WeightGradient<'_> {
         }
     }
 
-    /// Writes the gradient of the weights, `[out_channels, in_channels, kernel..]`, for the input
-    /// `x`, `[images, in_channels, inputs..]`, and the gradient of the output `dy`,
-    /// `[images, out_channels, outputs..]`.
+    /// Writes the gradient of the weights, `[out_channels, in_channels, kernel..]`, for the
+    /// input `x`, `[images, in_channels, inputs..]`, and the gradient of the output `dy`, `[images,
+    /// out_channels, outputs..]`.
     ///
     /// # Errors
     ///
-    /// If a length does not fit, or the scratch memory is larger than any memory.
+    /// If a length does not fit, or the scratch memory would exceed any memory.
     pub fn run(
         &self,
         exec: &Exec<'_>,
@@ -98,24 +98,25 @@ impl WeightGradient<'_> {
     }
 }
 
-/// The sizes of a gradient that is not empty, checked.
+/// Checked sizes of a gradient that is not empty.
 struct Work {
     isa: Isa,
     caches: Caches,
     geometry: Geometry,
-    /// Input and output channels.
+    /// Numbers of input and output channels.
     channels: [usize; 2],
     images: usize,
     in_dims: [usize; 3],
     out_dims: [usize; 3],
-    /// Output rows and columns of a piece, at most, and into how many pieces a plane is cut.
+    /// Most output rows and columns of a piece.
     piece: [usize; 2],
+    /// Numbers of pieces into which the rows and columns of a plane are cut.
     pieces: [usize; 2],
-    /// Pieces of a chunk.
+    /// Number of pieces of a chunk.
     together: usize,
 }
 
-/// Some output rows of a plane, or a part of one.
+/// Some output rows of a plane, or a part of one row.
 struct Piece {
     image: usize,
     depth: usize,
@@ -129,11 +130,11 @@ impl Piece {
     }
 }
 
-/// How the work is cut for threads.
+/// A cut of the work for threads.
 struct Cut {
-    /// Parts of the input channels.
+    /// Number of parts of the input channels.
     in_parts: usize,
-    /// Parts of the vectors of output channels.
+    /// Number of parts of the vectors of output channels.
     out_parts: usize,
     /// Floats of a unit's copies and sums.
     copy_floats: usize,
@@ -141,7 +142,7 @@ struct Cut {
 }
 
 impl Work {
-    /// `None` if there is nothing to add up.
+    /// Checks the sizes. Returns `None` if the gradient is empty or zero.
     fn new(gradient: &WeightGradient<'_>, exec: &Exec<'_>) -> Result<Option<Work>, ConvError> {
         let WeightGradient { params, images, inputs, outputs } = *gradient;
         params.check()?;
@@ -193,25 +194,28 @@ impl Work {
         }))
     }
 
+    /// Returns the number of pieces of all images.
     fn piece_count(&self) -> usize {
         self.images * self.out_dims[0] * self.pieces[0] * self.pieces[1]
     }
 
+    /// Returns the number of chunks.
     fn chunks(&self) -> usize {
         self.piece_count().div_ceil(self.together)
     }
 
-    /// Pixels of a chunk, at most.
+    /// Returns the most pixels of a chunk.
     fn chunk_pixels(&self) -> usize {
         self.together * self.piece[0] * self.piece[1]
     }
 
+    /// Returns the number of vectors of output channels.
     fn vectors(&self) -> usize {
         self.channels[1].div_ceil(self.isa.lanes())
     }
 
-    /// The pieces of a chunk.
-    fn of_chunk(&self, chunk: usize) -> impl Iterator<Item = Piece> + Clone + '_ {
+    /// Returns the pieces of a chunk.
+    fn pieces_of_chunk(&self, chunk: usize) -> impl Iterator<Item = Piece> + Clone + '_ {
         let first = chunk * self.together;
         (first..self.piece_count().min(first + self.together)).map(|index| {
             let [row_pieces, col_pieces] = self.pieces;
@@ -227,32 +231,33 @@ impl Work {
         })
     }
 
-    /// From one line of a copy to the next, in lines of the input: those that the only tap does not
-    /// meet are left out.
+    /// Returns the distance of the lines of a copy, in lines of the input. With a single tap, lines
+    /// that it does not meet are left out.
     fn line_stride(&self) -> usize {
         if self.geometry.kernel[1] == 1 { self.geometry.strides[1] } else { 1 }
     }
 
-    /// Of a piece's copy of a channel and tap: lines of one depth, and lines from one row of
-    /// outputs to the next.
+    /// Returns, for a piece's copy of a channel and tap, the number of lines of one depth, and of
+    /// lines between neighbouring rows of outputs.
     fn lines(&self) -> (usize, usize) {
         let step = self.geometry.strides[1] / self.line_stride();
         let reach = (self.geometry.kernel[1] - 1) * self.geometry.dilations[1];
         ((self.piece[0] - 1) * step + reach + 1, step)
     }
 
-    /// Floats of a piece's copy for a channel and tap along the width.
+    /// Returns the floats of a piece's copy for a channel and a tap along the width.
     fn area(&self) -> usize {
         self.geometry.kernel[0].saturating_mul(self.lines().0).saturating_mul(self.piece[1])
     }
 
-    /// From one channel or tap along the width of a unit's copies to the next: not a multiple of
-    /// four lines of a cache, so that rows of a tile fall into different sets.
+    /// Returns the stride in floats between the channels, or taps along the width, of a unit's
+    /// copies: not a multiple of four cache lines, so that rows of a tile fall into different sets.
     fn row_step(&self) -> usize {
         let floats = self.area().saturating_mul(self.together).next_multiple_of(16);
         if floats.is_multiple_of(64) { floats.saturating_add(16) } else { floats }
     }
 
+    /// Cuts the work for the threads of `pool`.
     fn cut(&self, pool: &Pool) -> Cut {
         let [inputs, _] = self.channels;
         let (taps, width) = (self.geometry.taps(), self.geometry.kernel[2]);
@@ -263,7 +268,7 @@ impl Work {
         // channel needs more.
         let (copies, sums) = (self.caches.own_floats(1, 4), self.caches.own_floats(1, 2));
         let most = (copies / copied).min(sums / summed).clamp(1, inputs);
-        // All threads have as many units, of tiles that are not too low.
+        // Give each thread as many units, of tiles that are not too low.
         let least = TILE_ROWS.div_ceil(width).min(inputs);
         let in_parts = inputs.div_ceil(most).next_multiple_of(pool.threads());
         let in_parts = in_parts.min(inputs / least).max(inputs.div_ceil(most));
@@ -277,13 +282,13 @@ impl Work {
         }
     }
 
-    /// Floats of all packed gradients of outputs.
+    /// Returns the floats of all packed gradients of outputs.
     fn packed_floats(&self) -> Option<usize> {
         let pixels = self.chunks().checked_mul(self.chunk_pixels())?;
         pixels.checked_mul(self.vectors() * self.isa.lanes())
     }
 
-    /// Bytes of scratch memory of all threads.
+    /// Returns the bytes of scratch memory of all threads.
     fn scratch(&self, cut: &Cut, pool: &Pool) -> Result<usize, ConvError> {
         let threads = pool.threads().min(cut.in_parts * cut.out_parts);
         let of_thread = cut.copy_floats.saturating_add(cut.sum_floats).saturating_mul(threads);
@@ -291,6 +296,7 @@ impl Work {
         check_memory(packed.saturating_add(of_thread).saturating_mul(size_of::<f32>()))
     }
 
+    /// Computes the gradient.
     fn run(
         &self,
         cut: &Cut,
@@ -306,7 +312,7 @@ impl Work {
             pool.run(self.chunks(), |chunk| {
                 for vector in 0..self.vectors() {
                     let at = (chunk * self.vectors() + vector) * of_vector;
-                    // SAFETY: this part of the memory belongs to this chunk and vector.
+                    // SAFETY: this chunk and vector own this part of the memory.
                     let to = unsafe {
                         std::slice::from_raw_parts_mut(to.get().wrapping_add(at), of_vector)
                     };
@@ -336,7 +342,7 @@ impl Work {
             plane: self.out_dims.iter().product(),
         };
         let mut at = 0;
-        for piece in self.of_chunk(chunk) {
+        for piece in self.pieces_of_chunk(chunk) {
             // Whole rows are adjacent.
             let lines = if piece.cols.len() == out_w { 1 } else { piece.rows.len() };
             let count = piece.pixels() / lines;
@@ -408,11 +414,11 @@ impl Work {
         }
     }
 
-    /// The pixels of a chunk as runs over a copy, in order.
+    /// Writes the pixels of a chunk as runs over a copy, in order.
     fn runs<'m>(&self, chunk: usize, runs: &'m mut [Run]) -> &'m [Run] {
         let (_, step) = self.lines();
         let mut count = 0;
-        for (index, piece) in self.of_chunk(chunk).enumerate() {
+        for (index, piece) in self.pieces_of_chunk(chunk).enumerate() {
             let start = index * self.area();
             let joins = step == 1 && piece.cols.len() == self.piece[1];
             let lines = if joins { 1 } else { piece.rows.len() };
@@ -425,7 +431,7 @@ impl Work {
         &runs[..count]
     }
 
-    /// Adds up what a chunk contributes.
+    /// Adds the contribution of a chunk to the sums.
     fn add(
         &self,
         chunk: usize,
@@ -474,7 +480,7 @@ impl Work {
                         },
                         fetches: false,
                     };
-                    // The sums so far.
+                    // Sums of the chunks before.
                     let residual = tile.end.c.cast_const();
                     let more = TileEpilogue { residual, residual_rs: ld, ..TileEpilogue::PLAIN };
                     if chunk > 0 {
@@ -496,8 +502,8 @@ impl Work {
     }
 }
 
-/// The lines that the windows of a chunk meet in some channels, once for each tap along the width:
-/// its inputs for neighbouring outputs are adjacent.
+/// Body that copies the lines that the windows of a chunk meet in some channels, once for each tap
+/// along the width, so that its inputs for neighbouring outputs are adjacent.
 struct CopyLines<'a> {
     work: &'a Work,
     x: &'a [f32],
@@ -514,10 +520,10 @@ impl Body for CopyLines<'_> {
         let work = self.work;
         let g = &work.geometry;
         let (width, channels) = (g.kernel[2], self.channels.clone());
-        for (index, piece) in work.of_chunk(self.chunk).enumerate() {
+        for (index, piece) in work.pieces_of_chunk(self.chunk).enumerate() {
             let at = index * work.area();
             for tap in 0..width {
-                let line = Line::of(work, &piece, tap);
+                let line = Line::new(work, &piece, tap);
                 for (number, channel) in channels.clone().enumerate() {
                     let at = at + (number * width + tap) * work.row_step();
                     self.copy(&piece, &line, channel, at);
@@ -527,25 +533,27 @@ impl Body for CopyLines<'_> {
     }
 }
 
-/// What the lines of a piece have in common for a tap along the width.
+/// Properties that the lines of a piece share for a tap along the width.
 struct Line {
-    /// The input column of the first output, which may be before the line.
+    /// Input column of the first output, which may be before the line.
     start: isize,
-    /// The outputs whose input is inside of the line.
+    /// Outputs whose input is inside of the line.
     inside: Range<usize>,
+    /// Number of outputs.
     outputs: usize,
-    /// Whether the lines of copy and input lie alike, but for their beginning.
+    /// Whether the lines of copy and input differ only by a shift.
     is_shifted: bool,
 }
 
 impl Line {
+    /// Returns the properties for tap `tap` of a piece.
     #[inline(always)]
-    fn of(work: &Work, piece: &Piece, tap: usize) -> Line {
+    fn new(work: &Work, piece: &Piece, tap: usize) -> Line {
         let (g, in_w) = (&work.geometry, work.in_dims[2]);
         let (outputs, stride) = (piece.cols.len(), g.strides[2]);
         let start =
             (piece.cols.start * stride + tap * g.dilations[2]) as isize - g.pads_begin[2] as isize;
-        // The outputs whose input is before a place.
+        // Number of outputs whose input is before a place.
         let before = |place: usize| {
             let inputs = (place as isize - start).max(0) as usize;
             inputs.div_ceil(stride).min(outputs)
@@ -555,7 +563,7 @@ impl Line {
         Line { start, inside, outputs, is_shifted: is_shifted && outputs == work.piece[1] }
     }
 
-    /// The place in an input of the first output inside, whose line begins at `line`.
+    /// Returns the index in the input of the first output inside, whose line begins at `line`.
     #[inline(always)]
     fn first(&self, line: usize, stride: usize) -> usize {
         line + (self.start + (self.inside.start * stride) as isize) as usize
@@ -573,7 +581,7 @@ impl CopyLines<'_> {
         let (stride, pitch) = (work.line_stride(), work.piece[1]);
         let needed = lines - (work.piece[0] - piece.rows.len()) * step;
         let h0 = g.first_input(1, piece.rows.start);
-        // The lines inside of the input.
+        // Lines inside of the input.
         let before = |place: usize| {
             let inputs = (place as isize - h0).max(0) as usize;
             inputs.div_ceil(stride).min(needed)
@@ -594,7 +602,7 @@ impl CopyLines<'_> {
             let copy = &mut copy[low * pitch..high * pitch];
             let Range { start, end } = line.inside.clone();
             if line.is_shifted {
-                // All lines at once; what came from the lines around is padding.
+                // All lines at once. Elements that came from adjacent lines are padding.
                 let to = copy.len() - (pitch - end);
                 let to = &mut copy[start..to];
                 to.copy_from_slice(&x[line.first(first_line, 1)..][..to.len()]);
@@ -614,7 +622,7 @@ impl CopyLines<'_> {
                 let (from, to) = (&x[from..], &mut to[start..end]);
                 match g.strides[2] {
                     1 => to.copy_from_slice(&from[..to.len()]),
-                    // Steps of a constant become vectors.
+                    // Constant steps vectorize.
                     2 => spread(from, 2, to),
                     stride => spread(from, stride, to),
                 }
@@ -623,7 +631,7 @@ impl CopyLines<'_> {
     }
 }
 
-/// Zeros, mostly one or two: a call would take longer.
+/// Sets elements to zero, mostly one or two, for which a call would take longer.
 #[inline(always)]
 fn zero(to: &mut [f32]) {
     match to {
@@ -634,7 +642,7 @@ fn zero(to: &mut [f32]) {
     }
 }
 
-/// Every `stride`th element of a line that has so many; there is at least one.
+/// Copies every `stride`th element of a line. There is at least one.
 #[inline(always)]
 fn spread(line: &[f32], stride: usize, to: &mut [f32]) {
     let last = to.len() - 1;

@@ -1,23 +1,23 @@
 //! Convolution by 3 x 3 kernels with 16 products for four outputs instead of 36.
 //!
-//! F(2x2, 3x3) of Lavin and Gray (Fast Algorithms for Convolutional Neural Networks, 2016), after
+//! F(2x2, 3x3) of Lavin and Gray, "Fast algorithms for convolutional neural networks" (2016), after
 //! Winograd: two by two outputs are computed from four by four inputs. Inputs and weights become 16
-//! *points* by sums of a few of them, points are multiplied and summed up over channels, and sums
-//! of points are the outputs. The sums over channels are 16 matrix products of tiles by channels,
+//! *points* by sums of a few of them, points are multiplied and summed over channels, and sums of
+//! points are the outputs. The sums over channels are 16 matrix products of tiles by channels,
 //! which the tiles of direct convolution compute.
 //!
 //! Weights are transformed in double precision and rounded once. Sums over channels are chains of
-//! at most [`CHAIN`] steps: the sums of points lose about a bit, which shorter chains give
-//! back. Where chains end follows from the channels alone, so neither threads, nor blocks, nor
-//! where the images lie changes a bit of the result.
+//! at most [`CHAIN`] steps: the sums of points lose about a bit, which shorter chains regain.
+//! Channels alone decide where chains end, so neither threads, nor blocks, nor the layout of images
+//! change a bit of the result.
 //!
-//! A point is a sum or difference of up to four inputs. Where an input is infinite, outputs whose
-//! window it is in may be NaN instead of infinite; the others are as they would be without it.
-//! Sums of inputs may overflow from a quarter of the largest float on.
+//! A point is a sum or difference of up to four inputs. If an input is infinite, outputs whose
+//! window contains it may be NaN instead of infinite; other outputs do not change. Sums of inputs
+//! may overflow from a quarter of the largest float on.
 
 use std::ops::Range;
 
-use super::tile::{Ahead, Run, Tile, Writes, write_operands};
+use super::tile::{Ahead, Run, Tile, WriteOperands, write_operands};
 use super::{ConvParams, Geometry, Order, PackedConv, Side};
 use crate::conv::pitch_of;
 use crate::gemm::tile::Mac;
@@ -32,24 +32,24 @@ pub(super) const POINTS: usize = 16;
 const INPUTS: usize = 4;
 /// Value: outputs of a tile along each axis.
 const OUTPUTS: usize = 2;
-/// Sums: fewest input and output channels: with fewer, sums of points take longer than products
+/// Sums: fewest input and output channels. With fewer, sums of points take longer than products
 /// save.
 const LEAST_CHANNELS: usize = 32;
-/// Sums: fewest pixels of all images: with fewer, the weights, of which there are more, are read
-/// for too little work.
+/// Sums: fewest pixels of all images. With fewer, reading the weights, which are more than in other
+/// algorithms, takes too long.
 pub(super) const LEAST_PIXELS: usize = 32;
 /// Geometry: vectors of output channels of a tile of the products.
 const PANEL: usize = 2;
 /// Sums: most steps of a chain of sums.
 const CHAIN: usize = 128;
-/// Work: fewest tiles of a block, if there are as many: weights are read once for a block.
+/// Work: fewest tiles of a block, if there are as many, as each block reads all weights.
 const LEAST_TILES: usize = 48;
-/// Work: fewest tiles of a block where threads would wait for each other otherwise.
+/// Work: fewest tiles of a block if threads would wait for each other otherwise.
 const FEWEST_TILES: usize = 12;
 /// Work: blocks per thread, so that a late thread does not make all others wait.
 const BLOCKS_PER_THREAD: usize = 2;
 
-/// Whether a convolution can be computed so, and has the channels for it.
+/// Whether Winograd's algorithm can compute a convolution, and it has enough channels.
 pub(super) fn suits(params: &ConvParams, geometry: &Geometry) -> bool {
     let is_plain = params.groups == 1
         && geometry.kernel == [1, 3, 3]
@@ -59,7 +59,7 @@ pub(super) fn suits(params: &ConvParams, geometry: &Geometry) -> bool {
     is_plain && params.in_channels.min(params.out_channels) >= LEAST_CHANNELS
 }
 
-/// The points of nine weights.
+/// Returns the points of nine weights.
 #[inline(always)]
 pub(super) fn points_of_weights<const L: usize>(g: &[[f64; L]; 9]) -> [[f64; L]; POINTS] {
     let mut rows = [[[0.0; L]; 3]; INPUTS];
@@ -85,84 +85,90 @@ pub(super) fn points_of_weights<const L: usize>(g: &[[f64; L]; 9]) -> [[f64; L];
     points
 }
 
-/// One convolution, sizes checked.
+/// A convolution by Winograd's algorithm with checked sizes.
 pub(super) struct Winograd<'a> {
     pub(super) conv: &'a PackedConv,
     pub(super) geometry: &'a Geometry,
     pub(super) images: usize,
-    /// Height and width.
+    /// Height and width of the input, and of the output.
     pub(super) in_dims: [usize; 2],
     pub(super) out_dims: [usize; 2],
     pub(super) input: Side,
-    /// Written by this call alone.
+    /// Output, written by this call alone.
     pub(super) output: Side,
-    /// Of an output whose rows are pixels, or planes if it is in rows.
+    /// Epilogue of an output whose rows are pixels, or planes if it is in rows.
     pub(super) epilogue: TileEpilogue,
 }
 
-/// How the work is cut.
+/// A cut of the work.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     threads: usize,
     blocks: usize,
-    /// Parts that the vectors of output channels are cut into.
+    /// Number of parts into which the vectors of output channels are cut.
     parts: usize,
-    /// Of the points of inputs, and of outputs: from one tile to the next, and from one point to
-    /// the next.
+    /// Strides of the points of inputs, and of outputs.
     inputs: Points,
     outputs: Points,
-    /// Floats of the outputs of a block, where these are not written in place.
+    /// Floats of the outputs of a block that are not written in place.
     out_floats: usize,
 }
 
-/// Where points are in scratch memory, in floats.
+/// Strides of points in scratch memory, in floats.
 #[derive(Clone, Copy, Debug)]
 struct Points {
+    /// Stride between tiles.
     tile: usize,
+    /// Stride between points of a tile.
     point: usize,
 }
 
 impl Points {
-    /// Of so many tiles with numbers `tile` apart.
+    /// Makes the strides for `tiles` tiles of `tile` floats.
     fn new(tiles: usize, tile: usize) -> Points {
-        // Not a multiple of 4 KB: the points of a tile would share a few places in the cache.
+        // Not a multiple of 4 KB, as the points of a tile would share a few sets of the cache.
         Points { tile, point: (tiles * tile).next_multiple_of(1024) + 16 }
     }
 
+    /// Returns the floats of all points.
     fn floats(self) -> usize {
         POINTS * self.point
     }
 }
 
-/// Where a tile is.
+/// Position of a tile.
 #[derive(Clone, Copy)]
 struct Place {
     image: usize,
-    /// Of its first output.
+    /// Row and column of its first output.
     row: usize,
     col: usize,
 }
 
 impl Winograd<'_> {
-    /// Tiles along height and width.
+    /// Returns the number of tiles along height and width.
     fn grid(&self) -> [usize; 2] {
         self.out_dims.map(|outputs| outputs.div_ceil(OUTPUTS))
     }
 
+    /// Returns the number of tiles of all images.
     fn all_tiles(&self) -> usize {
         self.images * self.grid().iter().product::<usize>()
     }
 
+    /// Returns the position of tile `tile`.
     fn place(&self, tile: usize) -> Place {
         let [rows, cols] = self.grid();
         let (line, col) = (tile / cols, tile % cols);
         Place { image: line / rows, row: line % rows * OUTPUTS, col: col * OUTPUTS }
     }
 
+    /// Returns the number of vectors of output channels.
     fn vectors(&self) -> usize {
         self.conv.params.out_channels.div_ceil(self.conv.isa.lanes())
     }
 
+    /// Cuts the work for the threads of `pool`.
     fn cut(&self, pool: &Pool) -> Cut {
         let lanes = self.conv.isa.lanes();
         let (pitch, width) = (pitch_of(self.conv.words()), self.vectors() * lanes);
@@ -178,7 +184,7 @@ impl Winograd<'_> {
         let wanted = if threads == 1 { 1 } else { threads * BLOCKS_PER_THREAD };
         let blocks = all.div_ceil(most).max(wanted.min(all / LEAST_TILES)).max(1);
         let Grid { rows: parts, cols: blocks } = if blocks >= threads {
-            // As many for each thread.
+            // Give each thread as many blocks.
             Grid { rows: 1, cols: blocks.next_multiple_of(threads) }
         } else {
             let pieces = Grid { rows: self.vectors().div_ceil(PANEL).max(1), cols: all };
@@ -202,7 +208,7 @@ impl Winograd<'_> {
         }
     }
 
-    /// Bytes of scratch memory of all threads.
+    /// Returns the bytes of scratch memory of all threads.
     pub(super) fn scratch(&self, pool: &Pool) -> usize {
         let cut = self.cut(pool);
         let threads = cut.threads.min(cut.blocks * cut.parts);
@@ -212,6 +218,7 @@ impl Winograd<'_> {
         floats.saturating_mul(size_of::<f32>())
     }
 
+    /// Computes all outputs.
     pub(super) fn run(&self, pool: &Pool) -> Result<(), Ended> {
         let cut = self.cut(pool);
         let words = self.conv.words();
@@ -235,7 +242,8 @@ impl Winograd<'_> {
         })
     }
 
-    /// Writes the points of all inputs first, which the parts of the channels of a block share.
+    /// Computes all outputs in two passes: the points of all inputs first, which the parts of the
+    /// channels of a block share.
     fn run_parts(&self, cut: &Cut, runs: &[Run], pool: &Pool) -> Result<(), Ended> {
         let floats = cut.inputs.floats();
         with_scratch(cut.blocks * floats, |inputs| {
@@ -260,30 +268,34 @@ impl Winograd<'_> {
         split_even(self.all_tiles(), cut.blocks, block)
     }
 
-    /// Writes the points of some tiles of a block to where those of the first one are.
+    /// Writes the points of some tiles of a block to `to`, the address of the first tile's
+    /// points.
     fn write_points(&self, cut: &Cut, tiles: Range<usize>, to: *mut f32) {
         let to_points = ToPoints { conv: self, tiles, to, at: cut.inputs };
-        // SAFETY: the machine has `isa`; there is room for the points of the block's tiles, and no
+        // SAFETY: the machine has `isa`, there is room for the points of the block's tiles, and no
         // other thread writes those of these tiles.
         unsafe { write_operands(self.conv.isa, self.conv.algorithm.operands(), to_points) };
     }
 
-    /// Computes the outputs of some channels of a block, the points of whose inputs are written.
+    /// Computes the outputs of some channels of a block whose input points are written.
     fn unit(&self, cut: &Cut, runs: &[Run], unit: usize, inputs: *mut f32) {
         with_scratch(cut.outputs.floats(), |outputs| {
             with_scratch(cut.out_floats, |out| {
-                self.write_outputs(cut, runs, unit, inputs, [outputs, out]);
+                self.write_outputs(cut, runs, unit, inputs, outputs, out);
             });
         });
     }
 
+    /// Multiplies the points of a unit and writes its outputs. `outputs` and `out` are scratch
+    /// memory.
     fn write_outputs(
         &self,
         cut: &Cut,
         runs: &[Run],
         unit: usize,
         inputs: *mut f32,
-        [outputs, out]: [&mut [f32]; 2],
+        outputs: &mut [f32],
+        out: &mut [f32],
     ) {
         let tiles = self.block(cut, unit / cut.parts);
         let panels = self.vectors().div_ceil(PANEL);
@@ -305,7 +317,7 @@ impl Winograd<'_> {
             channels: channels.clone(),
             out: out.as_mut_ptr(),
         };
-        // SAFETY: the machine has `isa`; the points of these channels have been written, and the
+        // SAFETY: the machine has `isa`, the points of these channels have been written, and the
         // unit owns these outputs.
         unsafe { dispatch(isa, from_points) };
         if self.output.order == Order::Rows {
@@ -313,7 +325,7 @@ impl Winograd<'_> {
         }
     }
 
-    /// The products of one point of all tiles of a block.
+    /// Computes the products of one point of all tiles of a block.
     fn multiply(
         &self,
         cut: &Cut,
@@ -353,14 +365,14 @@ impl Winograd<'_> {
                     },
                     fetches: false,
                 };
-                // SAFETY: the points of these tiles have been written, weights were packed for
+                // SAFETY: the points of these tiles have been written, and weights were packed for
                 // these channels and an instruction set that this machine has.
                 unsafe { functions[rows.len() - 1](&tile) };
             }
         }
     }
 
-    /// Writes the outputs of a block, which lie by rows of tiles, into their planes.
+    /// Writes the outputs of a block, which are in rows of tiles, into their planes.
     fn write_planes(&self, cut: &Cut, tiles: &Range<usize>, channels: Range<usize>, out: &[f32]) {
         let [out_h, out_w] = self.out_dims;
         let plane = out_h * out_w;
@@ -387,8 +399,8 @@ impl Winograd<'_> {
                         .at(channels.start, pixel)
                         .skip(place.image * all_channels * plane),
                 };
-                // SAFETY: the outputs lie as whole vectors of pixels and channels, with room after
-                // the last; the unit owns these parts of the planes.
+                // SAFETY: the outputs are whole vectors of pixels and channels, with room after the
+                // last, and the unit owns these parts of the planes.
                 unsafe { dispatch(self.conv.isa, body) };
             }
             tile = end;
@@ -396,7 +408,7 @@ impl Winograd<'_> {
     }
 }
 
-/// The points of the inputs of tiles.
+/// Loop that writes the points of the inputs of tiles.
 struct ToPoints<'a> {
     conv: &'a Winograd<'a>,
     tiles: Range<usize>,
@@ -404,14 +416,14 @@ struct ToPoints<'a> {
     at: Points,
 }
 
-impl Writes for ToPoints<'_> {
+impl WriteOperands for ToPoints<'_> {
     #[inline(always)]
     unsafe fn write<S: Simd, M: Mac<S>>(self) {
         let Winograd { conv, geometry, in_dims: [in_h, in_w], input, .. } = self.conv;
         let pads = geometry.pads_begin;
         let channels = conv.params.in_channels;
         let plane = in_h * in_w;
-        // From a pixel to the next, and from one of its channels to the next.
+        // Distances of neighbouring pixels, and of neighbouring channels of a pixel.
         let (pixel, channel) = match input.order {
             Order::Rows => (1, plane),
             Order::ChannelsLast { pitch } => (pitch, 1),
@@ -429,8 +441,8 @@ impl Writes for ToPoints<'_> {
                 let at = image.wrapping_add((row as usize * in_w + col as usize) * pixel);
                 done = channels / S::LANES * S::LANES;
                 for c in (0..done).step_by(S::LANES) {
-                    // SAFETY: all inputs of the tile are inside the image; the rest is the caller's
-                    // promise.
+                    // SAFETY: all inputs of the tile are inside the image; the caller has room for
+                    // the points.
                     unsafe {
                         let d = whole_inputs::<S>(at.add(c), in_w * pixel, pixel);
                         store_points::<S, M>(&d, to, self.at.point, c);
@@ -451,8 +463,8 @@ impl Writes for ToPoints<'_> {
                 }
             }
             for c in (done..channels).step_by(S::LANES) {
-                // SAFETY: these inputs are inside the image, or zeros; the rest is the caller's
-                // promise.
+                // SAFETY: these inputs are inside the image, or zeros; the caller has room for the
+                // points.
                 unsafe {
                     let d = some_inputs::<S>(&inputs, c, S::LANES.min(channels - c));
                     store_points::<S, M>(&d, to, self.at.point, c);
@@ -462,18 +474,18 @@ impl Writes for ToPoints<'_> {
     }
 }
 
-/// A vector of each input of a tile whose inputs are all inside the image.
+/// Loads a vector of each input of a tile whose inputs are all inside the image.
 ///
 /// # Safety
 ///
-/// As [`Simd`]; rows are `line` apart, pixels `pixel`.
+/// The demands of [`Simd`] must hold; rows are `line` floats apart, pixels `pixel` floats.
 #[inline(always)]
 unsafe fn whole_inputs<S: Simd>(
     at: *const f32,
     line: usize,
     pixel: usize,
 ) -> [[S::V; INPUTS]; INPUTS] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has a vector of each input readable.
     unsafe {
         let mut d = [[S::splat(0.0); INPUTS]; INPUTS];
         for (row, d) in d.iter_mut().enumerate() {
@@ -485,18 +497,19 @@ unsafe fn whole_inputs<S: Simd>(
     }
 }
 
-/// The same for inputs that are anywhere, each with the distance of its channels: 0 for zeros.
+/// Loads `count` channels of each input of any tile. An input is an address with the stride of its
+/// channels, 0 for zeros.
 ///
 /// # Safety
 ///
-/// As [`Simd`]; of each input, `count` channels from `c` on are readable.
+/// The demands of [`Simd`] must hold; `count` channels of each input from `c` on must be readable.
 #[inline(always)]
 unsafe fn some_inputs<S: Simd>(
     inputs: &[(*const f32, usize); INPUTS * INPUTS],
     c: usize,
     count: usize,
 ) -> [[S::V; INPUTS]; INPUTS] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has these channels readable; masks leave out others.
     unsafe {
         let zero = S::splat(0.0);
         let mut d = [[zero; INPUTS]; INPUTS];
@@ -512,11 +525,12 @@ unsafe fn some_inputs<S: Simd>(
     }
 }
 
-/// Writes channels from `c` on of the points of a tile, which lie `point` words apart from `to` on.
+/// Writes channels from `c` on of the points of a tile, which are `point` words apart from
+/// `to` on.
 ///
 /// # Safety
 ///
-/// As [`Simd`]; each point has room for a vector.
+/// The demands of [`Simd`] must hold, and each point must have room for a vector.
 #[inline(always)]
 unsafe fn store_points<S: Simd, M: Mac<S>>(
     d: &[[S::V; INPUTS]; INPUTS],
@@ -524,7 +538,7 @@ unsafe fn store_points<S: Simd, M: Mac<S>>(
     point: usize,
     c: usize,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has room for a vector at each point.
     unsafe {
         let mut rows = [[S::splat(0.0); INPUTS]; INPUTS];
         let [to_first, to_second, to_third, to_fourth] = &mut rows;
@@ -544,14 +558,14 @@ unsafe fn store_points<S: Simd, M: Mac<S>>(
     }
 }
 
-/// The outputs of tiles, from the sums of their points.
+/// Body that computes the outputs of tiles from the sums of their points.
 struct FromPoints<'a> {
     conv: &'a Winograd<'a>,
     tiles: Range<usize>,
     from: *const f32,
     at: Points,
     channels: Range<usize>,
-    /// Where outputs go that will be written into planes: the upper rows of all tiles, then the
+    /// Target of outputs that will be written into planes: the upper rows of all tiles, then the
     /// lower ones.
     out: *mut f32,
 }
@@ -569,13 +583,13 @@ impl Body for FromPoints<'_> {
             let cols = OUTPUTS.min(out_w - place.col);
             let from = self.from.wrapping_add(index * self.at.tile);
             if let Order::ChannelsLast { pitch } = output.order {
-                // Of the tile after the next.
+                // Prefetches the outputs of the tile after the next.
                 let place = self.conv.place((tile + 2).min(self.tiles.end - 1));
                 for row in 0..rows.min(out_h - place.row) {
                     let pixel = (place.row + row) * out_w + place.col;
                     let at = output.pixel(place.image, pixel);
                     for channel in self.channels.clone().step_by(16) {
-                        // SAFETY: a prefetch is no access.
+                        // SAFETY: a prefetch never faults.
                         unsafe {
                             S::prefetch_write(at.wrapping_add(channel));
                             S::prefetch_write(at.wrapping_add(pitch + channel));
@@ -584,8 +598,8 @@ impl Body for FromPoints<'_> {
                 }
             }
             for channel in self.channels.clone().step_by(S::LANES) {
-                // SAFETY: the caller's promise; a tile's last channels are followed by zeros up to
-                // a whole vector.
+                // SAFETY: the caller has the sums of points readable; a tile's last channels are
+                // followed by zeros up to a whole vector.
                 let sums =
                     unsafe { sums_of_points::<S>(from.wrapping_add(channel), self.at.point) };
                 for (row, sums) in sums.iter().enumerate().take(rows) {
@@ -607,7 +621,7 @@ impl Body for FromPoints<'_> {
                         end = epilogue.at(place.image * out_h * out_w + pixel, channel);
                         to.epilogue = &end;
                     }
-                    // SAFETY: these outputs are inside the image, and owned by the caller.
+                    // SAFETY: these outputs are inside the image, and the caller owns them.
                     unsafe {
                         if cols == OUTPUTS {
                             finish::<S, OUTPUTS, 1>(&to, [[sums[0]], [sums[1]]]);
@@ -621,12 +635,14 @@ impl Body for FromPoints<'_> {
     }
 }
 
+/// Returns the outputs of a tile, a vector of channels each, from the sums of its points.
+///
 /// # Safety
 ///
-/// As [`Simd`]; each point has a whole vector.
+/// The demands of [`Simd`] must hold, and each point must have a whole vector.
 #[inline(always)]
 unsafe fn sums_of_points<S: Simd>(from: *const f32, point: usize) -> [[S::V; OUTPUTS]; OUTPUTS] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has a vector readable at each point.
     unsafe {
         let zero = S::splat(0.0);
         let mut rows = [[zero; INPUTS]; OUTPUTS];

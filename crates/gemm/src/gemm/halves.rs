@@ -604,8 +604,8 @@ mod tests {
         c.iter().map(|c| c.to_bits()).collect()
     }
 
-    /// Products with a right operand in 16 bits have the bits of products with its widened floats,
-    /// as tiles and blocks are equal.
+    /// Checks that products with a right operand in 16 bits have the bits of products with its
+    /// widened floats, as tiles and blocks are equal.
     #[test]
     fn products_are_those_with_widened_operands() {
         for isa in Isa::available().iter().copied() {
@@ -745,7 +745,7 @@ mod tests {
         }
     }
 
-    /// Shapes that a file may declare although it has no elements.
+    /// Packs shapes that a file may declare although it has no elements.
     #[test]
     fn matrices_of_nothing_are_packed_at_once() {
         let many = 1 << 62;

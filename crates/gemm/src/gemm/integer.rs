@@ -173,7 +173,7 @@ impl Reading {
         i32::from((bits ^ self.flip).cast_signed()) & mask
     }
 
-    /// Sums elements, in vectors of 16 bits as long as these hold the sums.
+    /// Sums the elements, in vectors of 16 bits as long as these hold the sums.
     #[inline(always)]
     fn sum(self, bits: &[u8]) -> i32 {
         /// Geometry: integers of 16 bits in a vector of AVX2.

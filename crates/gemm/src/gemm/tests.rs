@@ -330,7 +330,8 @@ fn the_order_of_columns_changes_no_bit() {
     }
 }
 
-/// One row meets several panels at once, two rows do not.
+/// Checks the bits of a single row, which meets several panels at once, against two rows, which
+/// do not.
 #[test]
 fn a_row_alone_is_the_first_of_two() {
     let pools = [Pool::new(1), Pool::new(3)];
@@ -388,7 +389,7 @@ fn the_output_must_fit() {
     let (a, b) = (Lhs::Plain(a), Rhs::Plain(b));
     gemm(&Exec::new(&Pool::new(1), Isa::Portable), a, b, &mut c, 3, &Epilogue::default()).unwrap();
 }
-/// Layout of a transformer whose positions come before its examples.
+/// Multiplies matrices of a transformer whose positions come before its examples.
 #[test]
 fn interleaved_matrices_are_one_tall_one() {
     let n = 40;
@@ -462,8 +463,8 @@ fn multiply(exec: &Exec<'_>, a: MatRef<'_>, b: MatRef<'_>) -> Vec<f32> {
     run(exec, Form::Plain, a, b, b.cols(), &Epilogue::default())
 }
 
-/// Columns are single in a cache with positions last that has room for more positions than its only
-/// one.
+/// Checks single columns, as in a cache with positions last that has room for more positions than
+/// its only one.
 #[test]
 fn the_stride_of_a_single_column_changes_no_bit() {
     let pool = Pool::new(1);
@@ -492,7 +493,7 @@ fn the_stride_of_a_single_column_changes_no_bit() {
     }
 }
 
-/// Rows are not adjacent in a state that has room for more of them in each example.
+/// Checks rows that are not adjacent, as in a state with room for more of them in each example.
 #[test]
 fn rows_that_lie_apart_have_the_bits_of_rows_side_by_side() {
     let pool = Pool::new(3);

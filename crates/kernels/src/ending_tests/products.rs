@@ -5,9 +5,10 @@ use half::slice::HalfBitsSliceExt;
 
 use crate::conv::{
     Algorithm, ByteConv, ByteEnding, ByteOperands, ByteWeights, ConvEpilogue, ConvError,
-    ConvOperands, ConvParams, ExpandedConv, GatedConv, Lasts, Operands, Order, Ordered, OrderedMut,
-    PackedConv, PackedTranspose, TransposeParams, WeightGradient, WeightSource, conv_by_products,
-    conv_bytes, conv_codes, conv_narrow, conv_transpose_naive, transpose_by_products,
+    ConvOperands, ConvParams, ExpandedConv, ExpandedEpilogues, GatedConv, Lasts, Operands, Order,
+    Ordered, OrderedMut, PackedConv, PackedTranspose, TransposeBuffers, TransposeParams,
+    TransposeSizes, WeightGradient, WeightSource, conv_by_products, conv_bytes, conv_codes,
+    conv_narrow, conv_transpose_naive, transpose_by_products,
 };
 use crate::gemm::{
     BatchMat, BatchOut, BatchRhs, BlockMatrix, ByteMatrix, ByteRhs, Epilogue, FewBits, LeMatrix,
@@ -219,7 +220,8 @@ fn pack(
     let weights = floats(params.out_channels * params.in_channels / params.groups * 9);
     let count = params.kernel.iter().product::<usize>() * CHANNELS * CHANNELS / params.groups;
     let source = WeightSource::Floats(&weights[..count]);
-    let pack = || PackedConv::scaled(exec.isa, params, algorithm, source, None, Lasts::ForOneRun);
+    let pack =
+        || PackedConv::from_source(exec.isa, params, algorithm, source, None, Lasts::ForOneRun);
     exec.pool.pack_within(pack)
 }
 
@@ -246,14 +248,15 @@ fn convolution_cases() -> Vec<Case> {
         dilations: [1, 1][..].into(),
         pads_begin: [1, 1][..].into(),
     };
-    let sizes: (&[usize], &[usize]) = (&[SIZE; 2], &[2 * SIZE; 2]);
+    let sizes = TransposeSizes { spatial: &[SIZE; 2], output: &[2 * SIZE; 2] };
     let transpose = move |exec: &Exec<'_>, y: &mut [f32]| -> Result<(), ConvError> {
         let (weights, x) = (floats(32 * 32 * 9), floats(32 * PLANE));
         let lasts = Lasts::ForOneRun;
         let pack = || PackedTranspose::new(exec.isa, transposed(), sizes, &weights, lasts);
         let packed = exec.pool.pack_within(pack)?;
-        let mut results = vec![f32::NAN; packed.results_len(1, sizes.0)?];
-        packed.run(exec, 1, sizes, (&x, None, &mut results), y)
+        let mut results = vec![f32::NAN; packed.results_len(1, sizes.spatial)?];
+        let buffers = TransposeBuffers { x: &x, bias: None, results: &mut results };
+        packed.run(exec, 1, sizes, buffers, y)
     };
     vec![
         case("gemm/conv run", CHANNELS * PLANE, |exec, y: &mut [f32]| {
@@ -262,7 +265,7 @@ fn convolution_cases() -> Vec<Case> {
         case("gemm/conv run", CHANNELS * PLANE, |exec, y: &mut [f32]| {
             convolve(exec, padded_conv(1, 3), Algorithm::Winograd(Operands::Exact), y)
         }),
-        case("gemm/conv/packing scaled", CHANNELS * PLANE, |exec, y: &mut [f32]| {
+        case("gemm/conv/packing from_source", CHANNELS * PLANE, |exec, y: &mut [f32]| {
             convolve(exec, padded_conv(CHANNELS, 3), Algorithm::Depthwise, y)
         }),
         case("gemm/conv/packing new", CHANNELS * PLANE, |exec, y: &mut [f32]| {
@@ -285,19 +288,20 @@ fn convolution_cases() -> Vec<Case> {
             let (x, plain) = (floats(CHANNELS * PLANE), ConvEpilogue::default());
             let (input, output) = (Ordered { data: &x, order }, OrderedMut { data: y, order });
             let both = ExpandedConv::new(&expansion, &depthwise)?;
-            both.run(exec.pool, 1, &[SIZE; 2], input, output, [&plain, &plain])
+            let epilogues = ExpandedEpilogues { expansion: &plain, depthwise: &plain };
+            both.run(exec.pool, 1, &[SIZE; 2], input, output, epilogues)
         }),
         case("gemm/conv/transpose run", 32 * 4 * PLANE, transpose),
         case("gemm/conv/transpose new", 32 * 4 * PLANE, transpose),
         case("gemm/conv/transpose conv_transpose_naive", 32 * 4 * PLANE, move |exec, y| {
             let (weights, x) = (floats(32 * 32 * 9), floats(32 * PLANE));
-            let operands = (&x[..], &weights[..], None);
+            let operands = ConvOperands { input: &x[..], weights: &weights[..], bias: None };
             conv_transpose_naive(exec.pool, &transposed(), 1, sizes, operands, y)
         }),
         case("gemm/conv/products transpose_by_products", 32 * 4 * PLANE, move |exec, y| {
             let (weights, x) = (floats(32 * 32 * 9), floats(32 * PLANE));
             let operands = ConvOperands { input: &x[..], weights: &weights[..], bias: None };
-            transpose_by_products(exec, &transposed(), 1, sizes.0, sizes.1, operands, y)
+            transpose_by_products(exec, &transposed(), 1, sizes.spatial, sizes.output, operands, y)
         }),
         case("gemm/conv/products conv_by_products", CHANNELS * PLANE, |exec, y: &mut [f32]| {
             let (weights, x) = (floats(CHANNELS * CHANNELS * 9), floats(CHANNELS * PLANE));

@@ -1,8 +1,8 @@
 //! The inner loops of depthwise convolution.
 //!
 //! A tile is `Q` neighbouring outputs of `R` rows, for some vectors of channels. Each input vector
-//! is loaded once for each input row and multiplied by the weights of all taps that it lies under.
-//! The taps of an output are added in the order of the kernel, whatever the tile.
+//! is loaded once for each input row and multiplied by the weights of all taps over it. The taps of
+//! an output are added in the order of the kernel, whatever the tile.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -40,15 +40,15 @@ impl Line {
 /// Inputs and weights of a tile.
 pub(super) struct Tile<'a> {
     pub(super) geometry: &'a Geometry,
-    /// Input rows under the kernel rows of the first output row, and those that further output rows
-    /// have beyond them. Column 0 is that of the first tap.
+    /// Input rows under the kernel rows of the first output row, and the further ones under the
+    /// next output rows. Column 0 is that of the first tap.
     pub(super) lines: SmallVec<[Line; 8]>,
     /// Columns of the lines that are inside the input.
     pub(super) inside: Range<isize>,
     pub(super) weights: *const f32,
     /// Distance of the weights of neighbouring taps in floats.
     pub(super) weights_step: usize,
-    /// Applied to sums before they are written.
+    /// Epilogue of the sums before they are written.
     pub(super) epilogue: ShortEpilogue,
 }
 
@@ -60,12 +60,13 @@ struct Inputs {
 }
 
 impl Tile<'_> {
+    /// Returns the inputs of a line.
     #[inline(always)]
     fn inputs(&self, line: &Line) -> Inputs {
         Inputs { line: *line, inside: self.inside.clone() }
     }
 
-    /// Moves the tile to the right by columns of the input; to the left if `cols` is negative.
+    /// Moves the tile right by `cols` columns of the input, or left if `cols` is negative.
     #[inline(always)]
     pub(super) fn shift(&mut self, cols: isize) {
         for line in &mut self.lines {
@@ -94,10 +95,10 @@ impl Outputs {
     }
 }
 
-/// Kind of tile by where its inputs lie.
+/// Kind of tile by the columns that may be padding.
 pub(super) trait Border: 'static {
-    /// Whether `kernel width / 2` columns on either side may be padding, as where padding keeps
-    /// the size of an image.
+    /// Whether `kernel width / 2` columns on either side may be padding, as in convolutions that
+    /// keep the size of an image.
     const SIDES: bool;
     /// Whether any column may be padding.
     const ALL: bool;
@@ -128,12 +129,13 @@ borders! {
     Anywhere: true true true;
 }
 
-/// Computes a tile. `KW` and `SW` are the width of the kernel and its stride; `KW` is 0 for kernels
-/// that have no loop of their own.
+/// Body that computes a tile. `KW` and `SW` are the width of the kernel and its stride. `KW` is 0
+/// for kernels without a loop of their own.
 pub(super) struct Compute<'a, B, const R: usize, const Q: usize, const KW: usize, const SW: usize> {
     tile: &'a Tile<'a>,
     to: Outputs,
-    /// Channels to compute, counted from the first of all operands; at most [`MOST_CHANNELS`].
+    /// Channels to compute, counted from the first channel of all operands; at most
+    /// [`MOST_CHANNELS`].
     channels: Range<usize>,
     border: PhantomData<B>,
 }
@@ -152,7 +154,7 @@ type Sums<S, const Q: usize> = [<S as Simd>::V; Q];
 /// A vector of channels.
 #[derive(Clone, Copy)]
 struct Lanes<S: Simd> {
-    /// Its first channel.
+    /// First channel.
     c: usize,
     mask: S::M,
 }
@@ -162,6 +164,8 @@ impl<B: Border, const R: usize, const Q: usize, const KW: usize, const SW: usize
 {
     type Out = ();
 
+    /// Computes the tile.
+    ///
     /// # Safety
     ///
     /// The columns of all lines that are inside the input by `B` must be readable, and the outputs
@@ -170,10 +174,11 @@ impl<B: Border, const R: usize, const Q: usize, const KW: usize, const SW: usize
     unsafe fn run<S: Simd>(self) {
         const { assert!(KW == 0 || (Q - 1) * SW + KW <= COLUMNS) };
         let Compute { tile: t, to, channels, .. } = self;
-        // A slice in registers: after each fence the compiler would look again where lines are.
+        // A slice in registers: after each fence the compiler would reload the address of the
+        // lines.
         let lines = t.lines.as_slice();
         let mut c = channels.start;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the columns inside the input readable, and the outputs writable.
         unsafe {
             while c < channels.end {
                 let n = if B::PARTIAL { S::LANES.min(channels.end - c) } else { S::LANES };
@@ -206,7 +211,7 @@ unsafe fn write<S: Simd, B: Border, const Q: usize>(
     lanes: Lanes<S>,
     sums: Sums<S, Q>,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has the outputs writable; masks leave out channels beyond the last.
     unsafe {
         let sums = t.epilogue.finish::<S, Q>(sums, lanes.c, lanes.mask);
         let y = to.first.add(r * to.line + lanes.c);
@@ -232,7 +237,7 @@ unsafe fn single<S: Simd, B: Border, const Q: usize, const KW: usize, const SW: 
     lines: &[Line],
     lanes: Lanes<S>,
 ) -> Sums<S, Q> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has the columns inside the input readable.
     unsafe {
         let mut sums = [[S::splat(0.0); Q]];
         for (i, line) in lines.iter().enumerate() {
@@ -254,7 +259,8 @@ unsafe fn pair<S: Simd, B: Border, const Q: usize, const KW: usize, const SW: us
     lines: &[Line],
     lanes: Lanes<S>,
 ) -> [Sums<S, Q>; 2] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has the columns inside the input readable; a kernel of three rows and two
+    // output rows have four lines.
     unsafe {
         let inputs = |i: usize| t.inputs(lines.get_unchecked(i));
         let zeros = [S::splat(0.0); Q];
@@ -284,13 +290,13 @@ unsafe fn any<S: Simd, B: Border, const Q: usize>(
     lanes: Lanes<S>,
 ) -> Sums<S, Q> {
     let g = t.geometry;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller runs on a machine with `S`.
     let mut sums = [unsafe { S::splat(0.0) }; Q];
     let mut weights = t.weights.wrapping_add(lanes.c);
     for line in lines {
         let inputs = t.inputs(line);
         for kw in 0..g.kernel[2] {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has the columns inside the input readable.
             unsafe {
                 let w = S::load(weights);
                 weights = weights.wrapping_add(t.weights_step);
@@ -309,11 +315,11 @@ unsafe fn any<S: Simd, B: Border, const Q: usize>(
 ///
 /// # Safety
 ///
-/// `S` must be available, and the kernel have as many rows of `KW` taps.
+/// The machine must have `S`, and the kernel must have as many rows of `KW` taps.
 #[inline(always)]
 unsafe fn weights<S: Simd, const KW: usize>(t: &Tile<'_>, i: usize, c: usize) -> [S::V; KW] {
     let row = t.weights.wrapping_add(i * KW * t.weights_step + c);
-    // SAFETY: the caller's promise; weights fill whole vectors.
+    // SAFETY: the caller has these rows of taps; weights fill whole vectors.
     unsafe {
         let mut weights = [S::splat(0.0); KW];
         for (kw, weights) in weights.iter_mut().enumerate() {
@@ -327,7 +333,7 @@ unsafe fn weights<S: Simd, const KW: usize>(t: &Tile<'_>, i: usize, c: usize) ->
 ///
 /// # Safety
 ///
-/// `S` must be available, and the column readable if it is not checked.
+/// The machine must have `S`, and the column must be readable if it is not checked.
 #[inline(always)]
 unsafe fn input<S: Simd, B: Border>(
     inputs: &Inputs,
@@ -338,12 +344,12 @@ unsafe fn input<S: Simd, B: Border>(
     let inside = inputs.line.first.wrapping_add(j * inputs.line.pitch + lanes.c);
     let is_padding = is_checked && !inputs.inside.contains(&(j as isize));
     let p = if is_padding { ZEROS.0.as_ptr() } else { inside };
-    // SAFETY: the caller's promise; zeros fill whole vectors.
+    // SAFETY: the caller has the column readable if it is not checked; zeros fill whole vectors.
     unsafe { if B::PARTIAL { S::load_m(p, lanes.mask) } else { S::load(p) } }
 }
 
-/// Runs a block for each input column of a tile, with its number as a constant. In a loop the
-/// compiler would test at each column which taps lie over it, which takes six times as long.
+/// Runs a block for each input column of a tile, with its index as a constant. In a loop the
+/// compiler would test at each column which taps are over it, which takes six times as long.
 macro_rules! columns {
     ($column:ident $body:block) => {
         columns!($column $body [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20]);
@@ -383,7 +389,7 @@ unsafe fn add_line<
     columns!(J {
         if J < (Q - 1) * SW + KW {
             let is_checked = B::ALL || B::SIDES && const { is_at_side::<Q, KW, SW>(J) };
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has the column readable or checked.
             unsafe {
                 let x = input::<S, B>(inputs, J, is_checked, lanes);
                 for (w, sums) in weights.iter().zip(&mut *sums) {
@@ -393,13 +399,14 @@ unsafe fn add_line<
                     }
                 }
             }
-            // Else all inputs of a line would be loaded first and wait on the stack.
+            // Without the fence, all inputs of a line would be loaded first and spilled to the
+            // stack.
             compiler_fence(Ordering::SeqCst);
         }
     });
 }
 
-/// Returns whether column `j` of the inputs of `Q` outputs is one of the `KW / 2` first or last.
+/// Whether column `j` of the inputs of `Q` outputs is one of the `KW / 2` first or last.
 const fn is_at_side<const Q: usize, const KW: usize, const SW: usize>(j: usize) -> bool {
     j < KW / 2 || j + KW / 2 >= (Q - 1) * SW + KW
 }

@@ -1,4 +1,4 @@
-//! The cut of a direct convolution: into blocks of outputs that the caches hold, and into units for
+//! The cut of a direct convolution into blocks of outputs that the caches hold, and into units for
 //! threads.
 
 use super::{Block, Direct};
@@ -7,55 +7,55 @@ use crate::conv::{Operands, Order};
 use crate::gemm::amx;
 use sardonyx_simd::{Grid as Pieces, Operation, Pool, Work, split_even};
 
-/// Geometry: distance in floats at which rows of tiles fall into the same few sets of a first-level
-/// cache: ways of 4 KB, on every processor.
+/// Geometry: row stride in floats at which rows of tiles share a few sets of a first-level cache.
+/// Its ways have 4 KB on every processor.
 const ALIASED: usize = 1024;
-/// Choice: channels from which pixels are read where they lie, if nothing else is against it. A run
-/// of fewer is not worth its beginning.
+/// Choice: channels from which pixels are read in place if nothing else prevents it. A run of fewer
+/// channels is not worth its start.
 const READ_IN_PLACE: usize = 16;
 /// Work: units of work per thread, so that a late thread does not make all others wait.
 const UNITS_PER_THREAD: usize = 4;
 /// Work: panels per thread below which panels alone do not share the work evenly.
 const PANELS_PER_THREAD: usize = 4;
-/// Work: fewest rows of a block that is cut for threads: kernel rows are copied for each.
+/// Work: fewest rows of a block that is cut for threads, as kernel rows are copied for each block.
 const LEAST_ROWS: usize = 4;
-/// Work: fewest rows where threads would wait for each other otherwise.
+/// Work: fewest rows of a block if threads would wait for each other otherwise.
 const FEWEST_ROWS: usize = 2;
-/// Work: fewest tiles of such a block of a single row.
+/// Work: fewest tiles of a block of a single row that is cut for threads.
 const LEAST_TILES: usize = 2;
 
-/// Memory that tiles read inputs from.
+/// Memory from which tiles read inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// The input itself.
     Input,
     /// A copy of the rows under a block.
     Rows,
-    /// Copies of the pixels of a tile, each made just before it.
+    /// Copies of the pixels of a tile, each made just before the tile.
     Pixels,
 }
 
 /// A cut of the work.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
-    /// Threads that take part.
+    /// Number of threads that take part.
     pub(super) threads: usize,
-    /// Output rows and columns of a block. A block of a part of the columns has one row.
+    /// Output rows and columns of a block. A block of some of the columns has one row.
     pub(super) rows: usize,
     pub(super) cols: usize,
-    /// Blocks along rows and columns of an output plane.
+    /// Numbers of blocks along rows and columns of an output plane.
     pub(super) row_blocks: usize,
     pub(super) col_blocks: usize,
-    /// Columns of which a block has a multiple, but for the last.
+    /// Divisor of the columns of each block except the last.
     pub(super) col_unit: usize,
-    /// Vectors of output channels of a tile.
+    /// Number of vectors of output channels of a tile.
     pub(super) vectors: usize,
-    /// Parts that the panels of a group are cut into.
+    /// Number of parts into which the panels of a group are cut.
     pub(super) parts: usize,
     pub(super) source: Source,
-    /// Whether all panels of some pixels come before the next pixels.
+    /// Whether all panels compute some pixels before the next pixels.
     pub(super) by_pixels: bool,
-    /// Distance of pixels where the tiles read them, in floats.
+    /// Distance of pixels where tiles read them, in floats.
     pub(super) pixel: usize,
     /// Floats of a block's copy of the input.
     pub(super) copy_floats: usize,
@@ -63,12 +63,12 @@ pub(super) struct Cut {
     pub(super) out_floats: usize,
 }
 
-/// Blocks that an output plane is cut into.
+/// Numbers of blocks into which an output plane is cut.
 #[derive(Clone, Copy)]
 struct Grid {
     rows: usize,
     cols: usize,
-    /// Columns of which a block has a multiple, but for the last.
+    /// Divisor of the columns of each block except the last.
     unit: usize,
 }
 
@@ -81,7 +81,8 @@ impl Direct<'_> {
         (inputs + outputs).saturating_mul(self.images)
     }
 
-    /// Returns where tiles read inputs. `fits_cache`: weights stay in the second-level cache.
+    /// Returns the memory from which tiles read inputs. `fits_cache`: weights stay in the
+    /// second-level cache.
     fn source(&self, fits_cache: bool) -> Source {
         let g = self.geometry;
         let changes = self.rounds() || self.gate.is_some();
@@ -105,7 +106,8 @@ impl Direct<'_> {
 
     /// Returns the outputs of a work unit, and the panels that compute them.
     pub(super) fn block(&self, cut: &Cut, unit: usize) -> Block {
-        // Of few pixels, each thread computes channels of its own: it reads those weights alone.
+        // With few pixels, each thread computes channels of its own, whose weights no other thread
+        // reads.
         let blocks = self.units(cut) / cut.parts;
         let (part, rest) = (unit / blocks, unit % blocks);
         let (group, rest) = (rest % self.conv.params.groups, rest / self.conv.params.groups);
@@ -131,6 +133,7 @@ impl Direct<'_> {
         self.conv.caches.near_floats(3, 4)
     }
 
+    /// Cuts the work for the threads of `pool`.
     pub(super) fn cut(&self, pool: &Pool) -> Cut {
         let g = self.geometry;
         let (words, group_out) = (self.conv.words(), self.group_out());
@@ -155,7 +158,7 @@ impl Direct<'_> {
             lines.saturating_mul(cols.len()).saturating_mul(pixel)
         };
         let weights = ld.saturating_mul(self.conv.depth());
-        // Each block reads all weights: where these are many, fewer blocks are worth more cache.
+        // Each block reads all weights: if these are many, fewer blocks are worth more cache.
         let caches = &self.conv.caches;
         let budget = (weights / 4).clamp(caches.own_floats(1, 4), caches.own_floats(1, 1));
         let most_copy =
@@ -170,10 +173,10 @@ impl Direct<'_> {
             copy(rows, cols) <= most_copy && outputs <= 2 * budget
         });
         let panels = |cols: usize| group_vectors.div_ceil(self.vectors(group_vectors, cols));
-        let most_panels = panels(grid.of([out_h, out_w])[1]);
+        let most_panels = panels(grid.largest_block(out_h, out_w)[1]);
         let threads = self.threads(pool);
         let (grid, parts) = self.for_threads(threads, grid, weights, most_panels, copies);
-        let [rows, cols] = grid.of([out_h, out_w]);
+        let [rows, cols] = grid.largest_block(out_h, out_w);
         // Large outputs come from memory, best in order; weights must stay in the cache then.
         let adds = usize::from(!self.epilogue.residual.is_null());
         let outputs = self.planes().saturating_mul(out_h * out_w).saturating_mul(group_out);
@@ -181,7 +184,7 @@ impl Direct<'_> {
         let is_large = !copies && !is_rows && g.taps() == 1 && outputs > caches.own_floats(2, 1);
         let copy_floats = match source {
             Source::Rows => copy(rows, cols),
-            // Of as many pixels as any tile has.
+            // As many pixels as any tile has.
             Source::Pixels => self.most_pixels(1) * pixel,
             Source::Input => 0,
         };
@@ -203,7 +206,7 @@ impl Direct<'_> {
     }
 
     /// Whether blocks whose copy stays in a first-level cache copy few rows more than once. Sums of
-    /// few steps read each float that is copied only a few times.
+    /// few steps read each copied float only a few times.
     fn copies_near(&self, out_h: usize, copy: impl Fn(usize) -> usize) -> bool {
         let rows = (1..=out_h).take_while(|&rows| copy(rows) <= self.near_rows()).count();
         let [footprint, _] = self.footprints(rows, 1);
@@ -238,8 +241,8 @@ impl Direct<'_> {
         Work::new(Operation::MultiplyAdd, macs).threads(pool)
     }
 
-    /// Returns the blocks, and the parts of the panels of a group, that give all threads as much to
-    /// do.
+    /// Returns the blocks, and the number of parts of the panels of a group, that give all threads
+    /// equal work.
     fn for_threads(
         &self,
         threads: usize,
@@ -256,7 +259,8 @@ impl Direct<'_> {
         let wanted = threads * UNITS_PER_THREAD;
         let tiles = out_w.div_ceil(grid.unit).max(1);
         let has_few = planes * grid.count() < wanted;
-        // Where weights are many more than pixels, each thread reads its own, else its own pixels.
+        // With many more weights than pixels, each thread reads its own weights, else its own
+        // pixels.
         let weights = weights.saturating_mul(self.conv.params.groups);
         if has_few && panels >= threads && weights / 2 > self.values() {
             if panels < threads * PANELS_PER_THREAD && out_h == 1 {
@@ -274,7 +278,7 @@ impl Direct<'_> {
                 grid.cols = (grid.cols * more).min(tiles.div_ceil(LEAST_TILES)).max(grid.cols);
             }
         }
-        // As many for each thread.
+        // Give each thread as many blocks.
         let (blocks, most, others) = if out_h > 1 {
             (grid.rows, out_h.div_ceil(FEWEST_ROWS).max(grid.rows), planes * grid.cols)
         } else {
@@ -304,8 +308,8 @@ impl Grid {
         self.rows * self.cols
     }
 
-    /// Returns the rows and columns of the largest block of a plane.
-    fn of(self, [height, width]: [usize; 2]) -> [usize; 2] {
+    /// Returns the numbers of rows and columns of the largest block of a plane.
+    fn largest_block(self, height: usize, width: usize) -> [usize; 2] {
         let cols = width.div_ceil(self.unit).div_ceil(self.cols) * self.unit;
         [height.div_ceil(self.rows).max(1), cols.min(width).max(1)]
     }
@@ -331,7 +335,7 @@ impl Direct<'_> {
     }
 }
 
-/// Returns the largest number from 1 to `limit` that fits; 1 if none does.
+/// Returns the largest number from 1 to `limit` that fits, or 1 if none does.
 fn find_largest(limit: usize, fits: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (1, limit.max(1));
     while low < high {
@@ -341,8 +345,8 @@ fn find_largest(limit: usize, fits: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// Returns the vectors of channels of a tile for rows of `cols` outputs that cost the fewest
-/// cycles, if a cycle does one multiply-add of a vector and reads one.
+/// Returns the number of vectors of a tile that cost the fewest cycles for rows of `cols` outputs,
+/// if a cycle does one multiply-add of a vector and reads one.
 fn vectors(table: &TileTable, registers: usize, group_vectors: usize, cols: usize) -> usize {
     let cost = |vectors: usize| {
         let most = table[vectors - 1].len();
@@ -354,8 +358,8 @@ fn vectors(table: &TileTable, registers: usize, group_vectors: usize, cols: usiz
     };
     // Two vectors have the longest rows of all that keep both units busy.
     let order: [usize; MAX_VECTORS] = [2, 3, 4, 1];
-    // Sums, weights of a step, and a pixel. With AVX2, 3 pixels by 4 vectors need 17 registers:
-    // 40 % of the peak where 6 pixels by 2 vectors reach 94 (49 outputs).
+    // Registers hold sums, weights of a step, and a pixel. With AVX2, 3 pixels by 4 vectors need 17
+    // registers: 40 % of the peak, in place of 94 with 6 pixels by 2 vectors (49 outputs).
     order
         .into_iter()
         .filter(|vectors| cols.min(table[vectors - 1].len()) * vectors + vectors < registers)

@@ -1,8 +1,8 @@
-//! Inputs along an axis that a block of outputs is computed from, as they lie in a copy.
+//! Inputs along an axis from which a block of outputs is computed, as a copy holds them.
 //!
-//! A copy has no input that no tap meets. Strides and dilations with a common divisor meet every
-//! so many inputs only. Where taps lie further apart than a block is long, each tap has a piece of
-//! the copy for itself, so a copy never is longer than taps times outputs.
+//! A copy has no input that no tap meets. Strides and dilations with a common divisor only meet
+//! every so many inputs. If taps are further apart than a block is long, each tap has its own piece
+//! of the copy, so a copy is never longer than taps times outputs.
 
 use super::Direct;
 use crate::conv::transpose::greatest_divisor;
@@ -11,9 +11,9 @@ use crate::conv::{Geometry, Operands};
 /// Inputs of a block along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Footprint {
-    /// Pieces of the copy: one, or one for each tap.
+    /// Number of pieces of the copy: one, or one for each tap.
     pub(super) pieces: usize,
-    /// Places of a piece.
+    /// Number of places of a piece.
     pub(super) places: usize,
     /// Distance in inputs of neighbouring places of a piece.
     pub(super) step: usize,
@@ -26,7 +26,7 @@ pub(super) struct Footprint {
 }
 
 impl Footprint {
-    /// Returns the places of all pieces.
+    /// Returns the number of places of all pieces.
     pub(super) fn len(&self) -> usize {
         self.pieces.saturating_mul(self.places)
     }
@@ -37,7 +37,7 @@ impl Geometry {
     fn footprint(&self, i: usize, outputs: usize) -> Footprint {
         let (kernel, stride, dilation) = (self.kernel[i], self.strides[i], self.dilations[i]);
         let outputs = outputs.max(1);
-        // Of a single tap all strides are the same.
+        // For a single tap all strides are equivalent.
         let step = if kernel == 1 { stride } else { greatest_divisor(stride, dilation) };
         let (output, tap) = (stride / step, dilation / step);
         let places = (outputs - 1) * output + (kernel - 1) * tap + 1;
@@ -63,7 +63,7 @@ impl Direct<'_> {
     pub(super) fn footprints(&self, rows: usize, cols: usize) -> [Footprint; 2] {
         let g = self.geometry;
         let mut along = [g.footprint(1, rows), g.footprint(2, cols)];
-        // Tiles of AMX may go through several adjacent taps.
+        // Tiles of AMX may span several adjacent taps.
         if self.conv.algorithm.operands() == Operands::Tiles && g.dilations[2] == 1 {
             let places = g.extent(2, cols);
             let [_, col] = &mut along;

@@ -1,11 +1,11 @@
-//! Copies of inputs: rows under a block of outputs with zeros where there is padding, or the pixels
-//! of a tile. Gates are multiplied in on the way.
+//! Copies of inputs: rows under a block of outputs with zeros for padding, or the pixels of a tile.
+//! Gates are multiplied in on the way.
 
 use std::ops::Range;
 
 use super::{Block, Cut, Direct};
 use crate::conv::copy::{CopyPixels, copy_every, is_inside, places_before};
-use crate::conv::gated::{GatePixels, of_image};
+use crate::conv::gated::{GatePixels, select_factors};
 use crate::conv::{Operands, Order, Side};
 use crate::gemm::SendPtr;
 use sardonyx_simd::buffer::with_scratch;
@@ -15,7 +15,7 @@ use sardonyx_simd::{Body, Simd, dispatch};
 /// cache.
 const COMPACTED: usize = 64;
 
-/// Neighbouring pixels of a row of an image.
+/// First of neighbouring pixels of a row of an image.
 #[derive(Clone, Copy)]
 pub(super) struct PixelStart {
     pub(super) image: usize,
@@ -59,7 +59,7 @@ impl Direct<'_> {
         let w0 = self.geometry.first_input(2, block.cols.start);
         for piece in 0..cols.pieces {
             let to = &mut to[piece * cols.places * cut.pixel..][..filled * cut.pixel];
-            // The places that are inside the input.
+            // Places that are inside the input.
             let first = w0 + (piece * cols.apart) as isize;
             let low = places_before(-first, cols.step, filled);
             let high = places_before(in_w as isize - first, cols.step, filled).max(low);
@@ -98,7 +98,7 @@ impl Direct<'_> {
                     let from = first.wrapping_add(i * COMPACTED * distance).cast_const();
                     with_scratch(count * pixels, |rows| {
                         let data = SendPtr(rows.as_mut_ptr());
-                        // SAFETY: the callers' pixels are inside the input, and the machine has
+                        // SAFETY: the caller's pixels are inside the input, and the machine has
                         // `isa`.
                         unsafe {
                             let body = Compact { from, plane, distance, rows, pixels };
@@ -113,12 +113,12 @@ impl Direct<'_> {
         }
     }
 
-    /// Copies all channels of the first pixels of `input`, which has those of a group alone, in the
-    /// form of the operands.
+    /// Copies all channels of the first pixels of `input`, which has the channels of one group
+    /// only, in the form of the operands.
     fn copy_group(&self, cut: &Cut, input: &Side, to: &mut [f32]) {
         let channels = 0..input.channels;
         let pixels = CopyPixels { input, image: 0, pixel: 0, channels, to, step: cut.pixel };
-        // SAFETY: the callers' pixels are inside the input, and the machine has `isa`; weights for
+        // SAFETY: the caller's pixels are inside the input, and the machine has `isa`; weights for
         // rounded operands exist only where instructions round.
         unsafe { pixels.copy(self.conv.isa, self.conv.algorithm.operands(), self.conv.words()) }
     }
@@ -132,7 +132,7 @@ impl Direct<'_> {
             return self.copy_gated(cut, start, channels, gate, to);
         }
         let pixels = CopyPixels { input: &self.input, image, pixel, channels, to, step: cut.pixel };
-        // SAFETY: the callers' pixels are inside the input, and the machine has `isa`; weights for
+        // SAFETY: the caller's pixels are inside the input, and the machine has `isa`; weights for
         // rounded operands exist only where instructions round.
         unsafe { pixels.copy(self.conv.isa, self.conv.algorithm.operands(), self.conv.words()) }
     }
@@ -148,12 +148,12 @@ impl Direct<'_> {
     ) {
         let plane = self.input.plane;
         let PixelStart { image, mut pixel, group } = start;
-        // A row of all pixels goes through images.
+        // A joined row of all pixels crosses images.
         while !to.is_empty() {
             let (further, first) = (pixel / plane, pixel % plane);
             let (part, rest) = to.split_at_mut(to.len().min((plane - first) * cut.pixel));
             let all = self.conv.params.in_channels;
-            let gate = of_image(gate, image + further, all, channels.clone());
+            let gate = select_factors(gate, image + further, all, channels.clone());
             let count = part.len() / cut.pixel;
             self.gate_pixels(cut, PixelStart { image, pixel, group }, channels.clone(), gate, part);
             pixel += count;
@@ -175,7 +175,7 @@ impl Direct<'_> {
         let multiply = |to: &mut [f32], step: usize| {
             let channels = channels.clone();
             let pixels = CopyPixels { input: &self.input, image, pixel, channels, to, step };
-            // SAFETY: the callers' pixels are inside the input, and the machine has `isa`.
+            // SAFETY: the caller's pixels are inside the input, and the machine has `isa`.
             unsafe { dispatch(isa, GatePixels { pixels, gate }) }
         };
         if operands == Operands::Exact {
@@ -197,13 +197,13 @@ fn pairs(first: usize, second: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..first).flat_map(move |i| (0..second).map(move |j| (i, j)))
 }
 
-/// Copies elements of planes that lie a distance apart next to each other.
+/// Body that copies elements of planes at a distance, so that they are adjacent.
 struct Compact<'a> {
     /// First element of the first plane.
     from: *const f32,
-    /// Distance of planes.
+    /// Distance of planes in floats.
     plane: usize,
-    /// Distance of the elements.
+    /// Distance of the elements in floats.
     distance: usize,
     /// Rows of `pixels` elements, one for each plane.
     rows: &'a mut [f32],
@@ -217,13 +217,13 @@ impl Body for Compact<'_> {
     ///
     /// # Safety
     ///
-    /// Each plane must be readable up to the element that the last pixel takes.
+    /// Each plane must be readable up to the element of the last pixel.
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let Compact { from, plane, distance, rows, pixels } = self;
         for (c, row) in rows.chunks_exact_mut(pixels).enumerate() {
             let from = from.wrapping_add(c * plane);
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has the elements of all pixels readable.
             unsafe { copy_every(from, distance, row) };
         }
     }

@@ -1,5 +1,5 @@
-//! Runs of a window: steps whose inputs are adjacent, in the order of the kernel, and where chains
-//! of sums end.
+//! Runs of a window: steps whose inputs are adjacent, in the order of the kernel, and the ends of
+//! chains of sums.
 
 use super::{CHAIN, Direct};
 use crate::conv::Operands;
@@ -43,17 +43,17 @@ impl RunList<'_> {
 }
 
 impl Direct<'_> {
-    /// Most steps of a chain of sums. All steps of AMX are one chain.
+    /// Returns the most steps of a chain of sums. All steps of AMX are one chain.
     fn chain(&self) -> usize {
         if self.conv.algorithm.operands() == Operands::Tiles { usize::MAX } else { CHAIN }
     }
 
-    /// Chains that a tap of more steps than a chain is cut into.
+    /// Returns the number of chains into which a tap of more steps than a chain is cut.
     fn pieces(&self) -> usize {
         self.conv.words().div_ceil(self.chain()).max(1)
     }
 
-    /// Most runs of a window.
+    /// Returns the most runs of a window.
     pub(super) fn most_runs(&self) -> usize {
         self.geometry.taps() * self.pieces()
     }
@@ -73,7 +73,7 @@ impl Direct<'_> {
             let line = in_w * cut.pixel;
             [g.dilations[0] * in_h * line, g.dilations[1] * line, g.dilations[2] * cut.pixel]
         };
-        // Whole taps to a chain, or parts of one, all of about the same length.
+        // A chain has whole taps, or a part of one; all have about the same length.
         let chains = (taps * words).div_ceil(self.chain()).max(1);
         let taps_of_chain = if pieces > 1 { 1 } else { taps.div_ceil(chains) };
         let mut list = RunList { runs, count: 0, open: None };

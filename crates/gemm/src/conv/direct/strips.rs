@@ -1,9 +1,9 @@
 //! Direct convolution by the tile registers of AMX.
 //!
-//! Strips of neighbouring outputs of a row take the place of tiles, two at a time, of the same or
-//! of neighbouring rows. All strips of a unit have as many pixels, because the registers are set up
-//! once: the last of a row overlaps the one before it where the row is not a multiple. What is
-//! computed twice is the same both times.
+//! Strips of neighbouring outputs of a row take the place of tiles, two at a time, of one or of
+//! neighbouring rows. All strips of a unit have as many pixels, because the registers are
+//! configured once: the last strip of a row overlaps the one before it if the row is not a
+//! multiple. Outputs that are computed twice have the same value both times.
 
 use std::ops::Range;
 
@@ -17,12 +17,12 @@ use sardonyx_simd::buffer::with_scratch_of;
 /// The strips of a unit.
 #[derive(Clone, Copy)]
 struct Strips {
-    /// Pixels of each.
+    /// Number of pixels of each strip.
     pixels: usize,
-    /// Strips of a row of outputs, and its columns.
+    /// Number of strips of a row of outputs, and of its columns.
     in_row: usize,
     cols: usize,
-    /// Strips of all rows.
+    /// Number of strips of all rows.
     count: usize,
 }
 
@@ -61,7 +61,7 @@ impl Unit<'_> {
                 *segment = Segment { skip, tiles: steps / depth };
                 end = offset + steps;
             }
-            // SAFETY: weights are packed for tiles where the machine multiplies them, and this
+            // SAFETY: weights are packed for tiles only where the machine multiplies them, and this
             // thread is in no other unit.
             let registers = unsafe { Registers::set_up(pixels, depth) };
             let mut pairs = Pairs { strips, segments, registers, sums: Sums::new() };
@@ -106,7 +106,7 @@ impl Unit<'_> {
         // Weights come from memory for the first strips of a panel, from a cache for the others.
         let ahead = if pair.start == 0 { Ahead::Vectors } else { Ahead::Nothing };
         let Pairs { segments, registers, sums, .. } = pairs;
-        // SAFETY: the windows of these outputs are in the copy; weights were packed for these
+        // SAFETY: the windows of these outputs are in the copy, and weights were packed for these
         // channels and a machine that multiplies tiles.
         unsafe { registers.multiply(pair.len(), vectors, segments, &operands, sums, ahead) };
         for (strip, [row, col]) in starts.into_iter().enumerate().take(pair.len()) {

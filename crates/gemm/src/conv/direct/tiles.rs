@@ -1,4 +1,4 @@
-//! The order of the tiles of a work unit, and what they prefetch.
+//! Order of the tiles of a work unit, and their prefetches.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ struct Panel {
 #[derive(Clone, Copy)]
 struct Columns {
     tiles: usize,
-    /// Columns of a tile; the first `longer` tiles have one more.
+    /// Columns of a tile. The first `longer` tiles have one more.
     width: usize,
     longer: usize,
 }
@@ -39,7 +39,7 @@ impl Columns {
         Columns { tiles, width: cols / tiles.max(1), longer: cols % tiles.max(1) }
     }
 
-    /// Returns the tile with number `part` of row `row`.
+    /// Returns tile `part` of row `row`.
     fn spot(&self, row: usize, part: usize) -> Spot {
         let start = part * self.width + part.min(self.longer);
         let width = self.width + usize::from(part < self.longer);
@@ -93,7 +93,7 @@ impl Unit<'_> {
                     let ahead = if self.cut.source == Source::Pixels {
                         self.next_pixels(&panel, &spot)
                     } else if row + part > 0 {
-                        // The first pixels have read all weights.
+                        // The tiles of the first pixels have read all weights.
                         self.next_outputs(&panel, &spot)
                     } else {
                         [self.next_weights(&panel), self.next_inputs(&panel, &spot)]
@@ -104,7 +104,7 @@ impl Unit<'_> {
         }
     }
 
-    /// Copies the pixels under columns of the only row, and has windows begin there.
+    /// Copies the pixels under columns of the only row, and moves the windows there.
     pub(super) fn copy_cols(&mut self, cols: Range<usize>, copy: &mut [f32]) {
         let (block, cut) = (self.block, self.cut);
         let to = &mut copy[..cols.len() * cut.pixel];
@@ -114,6 +114,7 @@ impl Unit<'_> {
         self.windows.first = to.as_ptr().wrapping_sub(cols.start * self.windows.col);
     }
 
+    /// Returns panel `index` of the block.
     fn panel(&self, index: usize) -> Panel {
         let channels = self.channels(index);
         Panel {
@@ -138,13 +139,13 @@ impl Unit<'_> {
             end: self.end(spot.row, spot.cols.start, &panel.channels, &mut epilogue),
             fetches: self.direct.output.order != Order::Rows,
         };
-        // SAFETY: windows of these outputs are inside the input, or the copy; weights were packed
-        // for these channels and an instruction set that this machine has; the unit owns these
+        // SAFETY: windows of these outputs are inside the input or the copy, weights were packed
+        // for these channels and an instruction set that this machine has, and the unit owns these
         // outputs.
         unsafe { panel.functions[spot.cols.len() - 1](&tile) };
     }
 
-    /// Returns the pixels that are copied for the next tile.
+    /// Returns a prefetch of the pixels that are copied for the next tile.
     fn next_pixels(&self, panel: &Panel, spot: &Spot) -> [Ahead; 2] {
         let input = &self.direct.input;
         match input.order {
@@ -158,7 +159,7 @@ impl Unit<'_> {
         }
     }
 
-    /// Returns the weights of the next panel.
+    /// Returns a prefetch of the weights of the next panel.
     fn next_weights(&self, panel: &Panel) -> Ahead {
         let Channels { weights, width, .. } = panel.channels;
         if !panel.has_next {
@@ -167,13 +168,13 @@ impl Unit<'_> {
         Ahead { at: weights.wrapping_add(width * self.sizes.depth), step: width }
     }
 
-    /// Returns the panel's share of the next tile's outputs and of the residual that is added.
+    /// Returns prefetches of the panel's share of the next tile's outputs and of their residual.
     fn next_outputs(&self, panel: &Panel, spot: &Spot) -> [Ahead; 2] {
         let Channels { weights, first, width, .. } = panel.channels;
         let Sizes { depth, group_out: all, .. } = self.sizes;
         let cols = spot.cols.len();
         let share = |at: *const f32, pitch: usize| {
-            // Lines that mostly belong to other values are left alone.
+            // Lines that mostly belong to other values are not prefetched.
             if pitch >= all + all / 4 + 16 {
                 return Ahead::none(weights);
             }
@@ -192,14 +193,15 @@ impl Unit<'_> {
             Some(share(at, self.epilogue.residual_rs))
         };
         match residual {
-            // The second place of the first panel is for inputs.
+            // The second prefetch of the first panel is for inputs.
             _ if panel.is_first => [residual.unwrap_or(outputs), self.next_inputs(panel, spot)],
             Some(residual) => [residual, outputs],
             None => [outputs, Ahead::none(weights)],
         }
     }
 
-    /// Returns the inputs of the next tile, if the first panel reads them in place and once.
+    /// Returns a prefetch of the inputs of the next tile, if the first panel reads them in place
+    /// and once.
     fn next_inputs(&self, panel: &Panel, spot: &Spot) -> Ahead {
         let is_pointwise = self.direct.geometry.taps() == 1;
         if self.cut.source != Source::Input || !is_pointwise || !panel.is_first {

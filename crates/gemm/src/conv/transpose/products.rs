@@ -1,9 +1,9 @@
-//! Transposed convolution by products that are added up where the outputs are.
+//! Transposed convolution by products that are accumulated in the outputs.
 //!
-//! A row of a matrix product has the products of an input pixel with the weights of all taps. Each
+//! A row of a matrix product has the products of an input pixel and the weights of all taps. Each
 //! tap is added to the output that it reaches from there, which takes fewer multiply-adds than
-//! convolutions over the outputs where the kernel reaches far beyond the input. Channels of an
-//! output are adjacent meanwhile, so a tap, or all taps of a kernel row if these reach neighbouring
+//! convolutions over the outputs if the kernel reaches far beyond the input. Channels of an output
+//! are adjacent meanwhile, so a tap, or all taps of a kernel row if these reach neighbouring
 //! outputs, are added in vectors. It is the reverse of the unrolling of Chellapilla, Puri and
 //! Simard, "High performance convolutional neural networks for document processing" (2006).
 //!
@@ -25,16 +25,16 @@ const MOST_CHANNELS: usize = 32;
 const FEWEST_PIXELS: usize = 12;
 const MOST_PIXELS: usize = 256;
 
-/// The weights of all groups, by blocks of output channels: a row for each input channel, of all
-/// taps and then the channels of the block.
+/// Weights of all groups, by blocks of output channels: a row for each input channel, with the
+/// channels of the block for each tap.
 #[derive(Debug)]
 pub(super) struct Products {
     weights: SmallVec<[PackedB; 4]>,
-    /// Blocks of a group.
+    /// Number of blocks of a group.
     blocks: usize,
 }
 
-/// One call: sizes in three dimensions, checked.
+/// One call, with checked sizes in three dimensions.
 pub(super) struct Call<'a> {
     pub(super) params: &'a TransposeParams,
     pub(super) batch: usize,
@@ -54,17 +54,18 @@ impl Call<'_> {
     }
 }
 
-/// Output channels that are computed at a time.
+/// Output channels that are computed together.
 struct Channels<'a> {
     weights: &'a PackedB,
     image: usize,
     group: usize,
-    /// The first of all output channels, and their number.
+    /// First of all output channels, and their number.
     first: usize,
     count: usize,
 }
 
 impl Products {
+    /// Packs the weights.
     pub(super) fn new(
         isa: Isa,
         params: &TransposeParams,
@@ -118,7 +119,7 @@ impl Products {
         group_out.div_ceil(self.blocks.max(1))
     }
 
-    /// Returns the pixels that are multiplied at a time: their products stay in half of a
+    /// Returns the number of pixels that are multiplied at a time, whose products stay in half of a
     /// second-level cache.
     fn pixels(&self, exec: &Exec<'_>, call: &Call<'_>) -> usize {
         let row = self.width(call.params) * call.params.kernel.iter().product::<usize>();
@@ -126,13 +127,14 @@ impl Products {
         most.clamp(FEWEST_PIXELS, MOST_PIXELS).min(call.in_plane())
     }
 
-    /// Returns the floats of the sums of a block of output channels; none if they are summed in the
-    /// output.
+    /// Returns the floats of the sums of a block of output channels, or 0 if they are accumulated
+    /// in the output.
     fn sums(&self, call: &Call<'_>) -> usize {
         let width = self.width(call.params);
         if width == 1 { 0 } else { (call.out_plane() + 32).saturating_mul(width) + 32 }
     }
 
+    /// Returns the work of a call, in pieces of one block of one image.
     fn work(&self, call: &Call<'_>) -> Work {
         let [group_in, _] = call.params.group_channels();
         let taps: usize = call.params.kernel.iter().product();
@@ -153,6 +155,7 @@ impl Products {
         floats.saturating_mul(threads).saturating_mul(size_of::<f32>())
     }
 
+    /// Computes all outputs.
     pub(super) fn run(&self, exec: &Exec<'_>, call: &Call<'_>, y: &mut [f32]) -> Result<(), Ended> {
         let work = self.work(call);
         let parts = work.cut(exec.pool);
@@ -163,6 +166,7 @@ impl Products {
         })
     }
 
+    /// Returns the output channels of a work unit.
     fn channels(&self, call: &Call<'_>, unit: usize) -> Channels<'_> {
         let [_, group_out] = call.params.group_channels();
         let (index, image) = (unit % self.weights.len(), unit / self.weights.len());
@@ -189,7 +193,7 @@ impl Products {
         let &Channels { image, first, count, .. } = channels;
         let planes = to.get().wrapping_add((image * call.params.out_channels + first) * plane);
         if count == 1 {
-            // SAFETY: the plane of this channel, which this thread alone writes.
+            // SAFETY: only this thread writes the plane of this channel.
             let sums = unsafe { std::slice::from_raw_parts_mut(planes, plane) };
             sums.fill(call.bias.map_or(0.0, |bias| bias[first]));
             return self.add_products(exec, call, channels, sums);
@@ -207,8 +211,8 @@ impl Products {
                 cols: plane,
                 epilogue: TileEpilogue { row_bias: bias, ..TileEpilogue::PLAIN },
             };
-            // SAFETY: the machine has `isa`; sums have room for whole vectors of pixels and of
-            // channels after the last; this thread alone writes these planes.
+            // SAFETY: the machine has `isa`, sums have room for whole vectors of pixels and of
+            // channels after the last, and this thread alone writes these planes.
             unsafe { dispatch(exec.isa, body) };
             Ok(())
         })
@@ -246,12 +250,12 @@ impl Products {
     }
 }
 
-/// Adds the products of some pixels to the outputs that they reach.
+/// Body that adds the products of some pixels to the outputs that they reach.
 struct Spread<'a> {
     call: &'a Call<'a>,
-    /// A row for each pixel.
+    /// Products, a row for each pixel.
     products: &'a [f32],
-    /// The first pixel.
+    /// Index of the first pixel.
     start: usize,
     channels: usize,
     sums: &'a mut [f32],
@@ -284,7 +288,7 @@ impl Body for Spread<'_> {
                     let taps = (kd * kernel[1] + kh) * kernel[2];
                     for kw in (0..kernel[2]).step_by(joined) {
                         let to_w = reach.distance(2, w, kw);
-                        // The taps that reach an output.
+                        // Range of the taps that reach an output.
                         let skipped = usize::try_from(-to_w).unwrap_or(0).min(joined);
                         let end = usize::try_from(out_w as isize - to_w).unwrap_or(0).min(joined);
                         if skipped >= end {
@@ -293,7 +297,7 @@ impl Body for Spread<'_> {
                         let from = &products[(taps + kw + skipped) * channels..];
                         let at = line + to_w.wrapping_add_unsigned(skipped) as usize;
                         let to = &mut sums[at * channels..][..(end - skipped) * channels];
-                        // SAFETY: as many products as sums are readable.
+                        // SAFETY: both slices are equally long.
                         unsafe { add::<S>(&from[..to.len()], to) };
                     }
                 }
@@ -317,8 +321,8 @@ impl Reach {
         (input * self.strides[i] + tap * self.dilations[i]) as isize - self.pads[i]
     }
 
-    /// Returns the output along axis `i`, of `size`, that a tap reaches from an input, if it is
-    /// there.
+    /// Returns the output along axis `i`, of `size`, that a tap reaches from an input; `None` if it
+    /// is outside.
     #[inline(always)]
     fn output(&self, i: usize, input: usize, tap: usize, size: usize) -> Option<usize> {
         usize::try_from(self.distance(i, input, tap)).ok().filter(|output| *output < size)
@@ -334,7 +338,7 @@ impl Reach {
 unsafe fn add<S: Simd>(from: &[f32], to: &mut [f32]) {
     let whole = to.len() / S::LANES * S::LANES;
     let (from, count, to) = (from.as_ptr(), to.len(), to.as_mut_ptr());
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has both slices equally long; masks leave out lanes beyond the end.
     unsafe {
         for i in (0..whole).step_by(S::LANES) {
             S::store(to.add(i), S::add(S::load(to.add(i)), S::load(from.add(i))));

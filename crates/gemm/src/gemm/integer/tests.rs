@@ -149,7 +149,7 @@ fn sums_become_floats() {
     }
 }
 
-/// Matrices that are parts of others, and one element throughout.
+/// Multiplies matrices that are parts of others, and one element throughout.
 #[test]
 fn bytes_may_lie_anywhere() {
     let (m, n, k) = (20, 37, 45);
@@ -167,8 +167,8 @@ fn bytes_may_lie_anywhere() {
     }
 }
 
-/// Sizes and values at which multiplications of bytes into 16 bits would saturate, and at which
-/// sums wrap at 32 bits.
+/// Checks sizes and values at which multiplications of bytes into 16 bits would saturate, and at
+/// which sums wrap at 32 bits.
 #[test]
 fn the_largest_products_do_not_saturate() {
     let k = 35_000;

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use half::{bf16, f16};
 use sardonyx_kernels::conv::{
-    Algorithm, ConvEpilogue, ConvError, ConvOperands, ConvParams, ExpandedConv, GatedConv, Lasts,
-    Order, PackedConv, PerAxis, WeightSource, conv_by_products, conv_naive, products_scratch,
+    Algorithm, ConvEpilogue, ConvError, ConvOperands, ConvParams, ExpandedConv, ExpandedEpilogues,
+    GatedConv, Lasts, Order, PackedConv, PerAxis, WeightSource, conv_by_products, conv_naive,
+    products_scratch,
 };
 use sardonyx_kernels::{Isa, NarrowConvLoops};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, Tensor, cast, cast_slices};
@@ -273,12 +274,12 @@ fn pack(
             let exact = if is_alone {
                 choose_algorithm(site, &params)
             } else {
-                Algorithm::of(&params, nominal_pixels(site, &params))
+                Algorithm::choose(&params, nominal_pixels(site, &params))
             };
             let exact = exact.map_err(invalid)?;
             let fastest = match site.precision {
                 Precision::Fast if constant.data_type == DataType::Float => {
-                    exact.rounded(isa, &params)
+                    exact.to_rounded(isa, &params)
                 }
                 _ => exact,
             };
@@ -302,7 +303,7 @@ fn pack(
                         None => source(constant.data_type, weights.read_all())?,
                     };
                     let lasts = Lasts::ForGood;
-                    PackedConv::scaled(isa, params.clone(), algorithm, source, scale, lasts)
+                    PackedConv::from_source(isa, params.clone(), algorithm, source, scale, lasts)
                         .map_err(invalid)
                 });
                 if let Some(packed) = packed? {
@@ -344,7 +345,7 @@ fn fill(data_type: DataType, one: &[u8]) -> Result<WeightSource<'static>, Kernel
 /// Returns the fastest algorithm for the orders of input and output.
 fn choose_algorithm(site: &Site<'_>, params: &ConvParams) -> Result<Algorithm, ConvError> {
     let pixels = nominal_pixels(site, params);
-    let fastest = Algorithm::of(params, pixels)?;
+    let fastest = Algorithm::choose(params, pixels)?;
     let is_rows = [site.orders.input, site.orders.output] == [program::Order::Rows; 2];
     if !is_rows || pixels.is_some_and(|pixels| pixels < LEAST_PLANE) {
         return Ok(fastest);
@@ -403,7 +404,7 @@ impl Conv {
         let pack = |source: WeightSource<'_>, dims: &[usize], lasts: Lasts| {
             let params = params(window, dims, self.group, &placed.pads_begin, &placed.pads_end)?;
             // What is packed in a run is packed in the least time.
-            let algorithm = Algorithm::of(&params, Some(0))?;
+            let algorithm = Algorithm::choose(&params, Some(0))?;
             let algorithm = if by_planes {
                 algorithm.in_rows(self.isa, &params, Some(spatial))?
             } else {
@@ -414,7 +415,7 @@ impl Conv {
             let pool = call.exec.pool;
             let scale = self.scale.as_deref();
             let packed = pool.pack_within(|| {
-                PackedConv::scaled(self.isa, params, algorithm, source, scale, lasts)
+                PackedConv::from_source(self.isa, params, algorithm, source, scale, lasts)
             });
             Ok::<_, KernelError>(packed?)
         };
@@ -475,21 +476,22 @@ impl Conv {
         let epilogue = self.epilogue(call, dims)?;
         let x = call.image(0)?;
         let pool = call.exec.pool;
-        let orders = [x.order, call.output_image(0, dims)?.order];
+        let (input, output) = (x.order, call.output_image(0, dims)?.order);
         if let Some(position) = self.gate {
             let gate = GatedConv::new(&packed, call.slice::<f32>(position)?)?;
-            call.reserve(gate.scratch(pool, images, spatial, orders)?)?;
+            call.reserve(gate.scratch(pool, images, spatial, input, output)?)?;
             let y = call.output_image(0, dims)?;
             return Ok(gate.run(pool, images, spatial, x, y, &epilogue)?);
         }
         let Some((first, expansion)) = &first else {
-            call.reserve(packed.scratch(pool, images, spatial, orders)?)?;
+            call.reserve(packed.scratch(pool, images, spatial, input, output)?)?;
             let y = call.output_image(0, dims)?;
             return Ok(packed.run(pool, images, spatial, x, y, &epilogue)?);
         };
         let both = ExpandedConv::new(expansion, &packed)?;
-        call.reserve(both.scratch(pool, images, spatial, orders)?)?;
-        let epilogues = [&first.epilogue(call, dims)?, &epilogue];
+        call.reserve(both.scratch(pool, images, spatial, input, output)?)?;
+        let first = first.epilogue(call, dims)?;
+        let epilogues = ExpandedEpilogues { expansion: &first, depthwise: &epilogue };
         let y = call.output_image(0, dims)?;
         Ok(both.run(pool, images, spatial, x, y, epilogues)?)
     }

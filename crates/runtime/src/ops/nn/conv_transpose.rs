@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Exec;
 use sardonyx_kernels::conv::{
-    ConvOperands, Lasts, PackedTranspose, PerAxis, TransposeParams, conv_transpose_naive,
-    transpose_by_products,
+    ConvOperands, Lasts, PackedTranspose, PerAxis, TransposeBuffers, TransposeParams,
+    TransposeSizes, conv_transpose_naive, transpose_by_products,
 };
 use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::{SmallVec, smallvec};
@@ -122,8 +122,8 @@ struct Placed {
 }
 
 impl Placed {
-    fn sizes(&self) -> (&[usize], &[usize]) {
-        (&self.spatial, &self.dims[2..])
+    fn sizes(&self) -> TransposeSizes<'_> {
+        TransposeSizes { spatial: &self.spatial, output: &self.dims[2..] }
     }
 }
 
@@ -251,7 +251,7 @@ impl ConvTranspose {
         let packs = self.elem != DataType::Double && placed.spatial.len() <= MOST_AXES;
         let packed = match (&self.weights, given) {
             (Some((weights, _)), _) if packs => {
-                let (spatial, output) = placed.sizes();
+                let TransposeSizes { spatial, output } = placed.sizes();
                 // Frees the weights packed for other parameters first.
                 kept.ready = None;
                 kept.packed.retain(|packed| {
@@ -291,7 +291,7 @@ impl ConvTranspose {
         let (x, w) = (call.slice::<f64>(0)?, call.slice::<f64>(1)?);
         let (exec, bias) = (call.exec, call.maybe_slice::<f64>(2)?);
         let y = call.output_slice::<f64>(0, &placed.dims)?;
-        let (batch, (spatial, output)) = (placed.batch, placed.sizes());
+        let (batch, TransposeSizes { spatial, output }) = (placed.batch, placed.sizes());
         let operands = ConvOperands { input: x, weights: w, bias };
         Ok(transpose_by_products(exec, &placed.params, batch, spatial, output, operands, y)?)
     }
@@ -310,8 +310,9 @@ impl ConvTranspose {
         let dims = &ready.placed.dims;
         let mut y = call.scratch::<f32>(sardonyx_tensor::shape::elems(dims)?)?;
         let mut results = ready.results(call)?;
-        let operands = (&x[..], bias.as_deref(), results.as_mut_slice()?);
-        self.compute(call.exec, ready, given.as_deref(), operands, &mut y)?;
+        let results = results.as_mut_slice()?;
+        let buffers = TransposeBuffers { x: &x, bias: bias.as_deref(), results };
+        self.compute(call.exec, ready, given.as_deref(), buffers, &mut y)?;
         narrow(call, 0, self.elem, dims, &y)
     }
 
@@ -323,7 +324,8 @@ impl ConvTranspose {
         };
         let mut results = ready.results(call)?;
         let y = call.output_slice::<f32>(0, &ready.placed.dims)?;
-        self.compute(exec, ready, given, (x, bias, results.as_mut_slice()?), y)
+        let buffers = TransposeBuffers { x, bias, results: results.as_mut_slice()? };
+        self.compute(exec, ready, given, buffers, y)
     }
 
     fn compute(
@@ -331,19 +333,20 @@ impl ConvTranspose {
         exec: &Exec<'_>,
         ready: &Ready,
         given: Option<&[f32]>,
-        (x, bias, results): (&[f32], Option<&[f32]>, &mut [f32]),
+        buffers: TransposeBuffers<'_>,
         y: &mut [f32],
     ) -> Result<(), KernelError> {
         let Placed { params, batch, .. } = &ready.placed;
         let sizes = ready.placed.sizes();
         if let Some(packed) = &ready.packed {
-            return Ok(packed.run(exec, *batch, sizes, (x, bias, results), y)?);
+            return Ok(packed.run(exec, *batch, sizes, buffers, y)?);
         }
         let constant = self.weights.as_ref().map(|(weights, _)| &weights[..]);
         let Some(weights) = constant.or(given) else {
             fail!("input 1, the weights, is missing");
         };
-        Ok(conv_transpose_naive(exec.pool, params, *batch, sizes, (x, weights, bias), y)?)
+        let operands = ConvOperands { input: buffers.x, weights, bias: buffers.bias };
+        Ok(conv_transpose_naive(exec.pool, params, *batch, sizes, operands, y)?)
     }
 }
 
