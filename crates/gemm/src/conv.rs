@@ -970,7 +970,7 @@ impl Geometry {
         if rank > 3 {
             return Err(ConvError::Rank { want: 3, got: rank });
         }
-        let three = |list: &[usize], fill: usize| {
+        let pad_to_three = |list: &[usize], fill: usize| {
             let mut out = [fill; 3];
             out[3 - rank..].copy_from_slice(list);
             out
@@ -982,10 +982,10 @@ impl Geometry {
             return Err(ConvError::TooLarge);
         }
         Ok(Geometry {
-            kernel: three(&params.kernel, 1),
-            strides: three(&params.strides, 1),
-            dilations: three(&params.dilations, 1),
-            pads_begin: three(&params.pads_begin, 0),
+            kernel: pad_to_three(&params.kernel, 1),
+            strides: pad_to_three(&params.strides, 1),
+            dilations: pad_to_three(&params.dilations, 1),
+            pads_begin: pad_to_three(&params.pads_begin, 0),
             padded: pads.clone().any(|&x| x != 0),
         })
     }

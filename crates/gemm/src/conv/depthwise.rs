@@ -134,7 +134,7 @@ impl Depthwise<'_> {
             let (group, rest) = (unit % groups, unit / groups);
             let vectors = split_even(self.vectors(), groups, group);
             if self.copies() != [0; 2] {
-                return self.planes(rest, vectors);
+                return self.run_planes(rest, vectors);
             }
             let (part, rest) = (rest % parts, rest / parts);
             let (share, plane) = (rest % shares, rest / shares);
@@ -142,17 +142,17 @@ impl Depthwise<'_> {
             // Pairs of rows stay together.
             let pairs = split_even(share.len().div_ceil(2), parts, part);
             let rows = share.start + pairs.start * 2..share.end.min(share.start + pairs.end * 2);
-            self.unit(plane / out_d, plane % out_d, rows, vectors);
+            self.run_unit(plane / out_d, plane % out_d, rows, vectors);
         })
     }
 
     /// Computes some output rows of an image, if input and output have channels last.
-    pub(super) fn rows(&self, image: usize, rows: Range<usize>) {
-        self.unit(image, 0, rows, 0..self.vectors());
+    pub(super) fn run_rows(&self, image: usize, rows: Range<usize>) {
+        self.run_unit(image, 0, rows, 0..self.vectors());
     }
 
     /// Computes some vectors of channels of an image with the input or the output in rows.
-    fn planes(&self, image: usize, vectors: Range<usize>) {
+    fn run_planes(&self, image: usize, vectors: Range<usize>) {
         let lanes = self.isa.lanes();
         let channels = vectors.start * lanes..self.channels.min(vectors.end * lanes);
         let width = vectors.len() * lanes;
@@ -188,7 +188,7 @@ impl Depthwise<'_> {
                     job.epilogue = TileEpilogue::PLAIN;
                 }
                 for depth in 0..self.out_dims[0] {
-                    job.unit(image, depth, 0..self.out_dims[1], vectors.clone());
+                    job.run_unit(image, depth, 0..self.out_dims[1], vectors.clone());
                 }
                 if self.output.order == Order::Rows {
                     self.write_planes(image, channels, output, width);
@@ -216,7 +216,7 @@ impl Depthwise<'_> {
     }
 
     /// Computes some vectors of channels of some rows of an output plane.
-    fn unit(&self, image: usize, depth: usize, rows: Range<usize>, vectors: Range<usize>) {
+    fn run_unit(&self, image: usize, depth: usize, rows: Range<usize>, vectors: Range<usize>) {
         let lanes = self.isa.lanes();
         let blocks = vectors.len().div_ceil(self.most_vectors());
         let size = self.tile_size();
@@ -372,10 +372,10 @@ impl<const R: usize, const Q: usize, const KW: usize, const SW: usize> Body
         // SAFETY: the caller owns the outputs.
         unsafe {
             for row in (start..whole).step_by(R) {
-                block.row::<S, R, Q, KW, SW>(row, &mut tile);
+                block.run_row::<S, R, Q, KW, SW>(row, &mut tile);
             }
             for row in whole..end {
-                block.row::<S, 1, Q, KW, SW>(row, &mut tile);
+                block.run_row::<S, 1, Q, KW, SW>(row, &mut tile);
             }
         }
     }
@@ -419,7 +419,7 @@ impl Block<'_> {
     ///
     /// The demands of [`Block`] must hold.
     #[inline(always)]
-    unsafe fn row<S: Simd, const R: usize, const Q: usize, const KW: usize, const SW: usize>(
+    unsafe fn run_row<S: Simd, const R: usize, const Q: usize, const KW: usize, const SW: usize>(
         &self,
         row: usize,
         tile: &mut Tile<'_>,

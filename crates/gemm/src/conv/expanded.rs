@@ -132,7 +132,7 @@ impl<'a> ExpandedConv<'a> {
         let (input, output) = (RawOrdered::without_data(input), RawOrdered::without_data(output));
         let plain =
             TileEpilogues { expansion: TileEpilogue::PLAIN, depthwise: TileEpilogue::PLAIN };
-        check_memory(self.units(pool, &sizes, input, output, plain)?.scratch())
+        check_memory(self.make_units(pool, &sizes, input, output, plain)?.scratch())
     }
 
     /// Convolves `images` images of spatial size `spatial` by both convolutions.
@@ -177,7 +177,7 @@ impl<'a> ExpandedConv<'a> {
             expansion: first.raw(order, sizes.expansion.out_plane),
             depthwise: second.raw(output.order, sizes.depthwise.out_plane),
         };
-        let units = self.units(pool, &sizes, input.raw(), output.raw(), epilogues)?;
+        let units = self.make_units(pool, &sizes, input.raw(), output.raw(), epilogues)?;
         check_memory(units.scratch())?;
         pool.run_on(units.bands.threads, images * units.bands.parts, |unit| units.run(unit))?;
         Ok(())
@@ -221,7 +221,7 @@ impl<'a> ExpandedConv<'a> {
     }
 
     /// Prepares the units of a call whose sizes have been checked.
-    fn units<'s>(
+    fn make_units<'s>(
         &'s self,
         pool: &Pool,
         sizes: &'s BothSizes,
@@ -248,12 +248,12 @@ impl<'a> ExpandedConv<'a> {
             _ => return Err(ConvError::Algorithm(self.depthwise.algorithm)),
         };
         let threads = expansion.threads(pool);
-        let bands = self.bands(threads, depthwise.geometry, &sizes.depthwise)?;
+        let bands = self.cut_bands(threads, depthwise.geometry, &sizes.depthwise)?;
         Ok(Units { bands, expansion, depthwise })
     }
 
     /// Cuts the rows of images into bands and units for threads.
-    fn bands(
+    fn cut_bands(
         &self,
         threads: usize,
         geometry: &Geometry,
@@ -343,7 +343,7 @@ impl Units<'_> {
                 let before = (image * plane + first * self.depthwise.in_dims[2]) * pitch;
                 let data = SendPtr(band.as_mut_ptr().wrapping_sub(before));
                 let input = Side { data, ..self.depthwise.input };
-                Depthwise { input, ..self.depthwise }.rows(image, start..end);
+                Depthwise { input, ..self.depthwise }.run_rows(image, start..end);
             }
             Ok(())
         })

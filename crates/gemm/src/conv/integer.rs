@@ -325,10 +325,15 @@ fn run<E: Ending>(
         return Ok(());
     }
     match operands.weights {
-        ByteWeights::Plain(weights, signed) if conv.is_by_taps() => {
-            by_taps(exec, conv, operands, PlainWeights { bits: weights, signed }, ending, y)
-        }
-        _ => by_products(exec, conv, operands, ending, y),
+        ByteWeights::Plain(weights, signed) if conv.is_by_taps() => convolve_by_taps(
+            exec,
+            conv,
+            operands,
+            PlainWeights { bits: weights, signed },
+            ending,
+            y,
+        ),
+        _ => convolve_by_products(exec, conv, operands, ending, y),
     }
 }
 
@@ -373,7 +378,7 @@ struct PlainWeights<'a> {
 }
 
 /// Multiplies each tap by the part of the image that it meets.
-fn by_taps<E: Ending>(
+fn convolve_by_taps<E: Ending>(
     exec: &Exec<'_>,
     conv: &ByteConv<'_>,
     operands: &ByteOperands<'_>,
@@ -492,7 +497,7 @@ impl PatchRow<'_> {
 }
 
 /// Multiplies the patches of some positions at a time by all weights of a group.
-fn by_products<E: Ending>(
+fn convolve_by_products<E: Ending>(
     exec: &Exec<'_>,
     conv: &ByteConv<'_>,
     operands: &ByteOperands<'_>,

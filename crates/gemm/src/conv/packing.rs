@@ -413,7 +413,7 @@ impl Body for PackPoints<'_> {
                     weights[lane] = f64::from(self.source.weight(channel, start + tap));
                 }
             }
-            let points = winograd::points_of_weights(&taps);
+            let points = winograd::transform_weights(&taps);
             let to = self.to.wrapping_add(c * S::LANES);
             for (point, weights) in points.iter().enumerate() {
                 for (lane, weight) in weights.iter().enumerate().take(S::LANES) {

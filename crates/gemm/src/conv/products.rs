@@ -200,10 +200,10 @@ fn copy_tap<T: Number>(grid: &Grid, range: &Range<usize>, tap: usize, plane: &[T
 }
 
 /// Computes a transposed convolution as products of matrices of `T`. Falls back to
-/// [`conv_transpose_naive`](super::conv_transpose_naive) for more than three spatial dimensions, or
+/// [`conv_transpose_naive`] for more than three spatial dimensions, or
 /// outputs before the first one that the input reaches.
 ///
-/// Shapes are those of [`conv_transpose_naive`](super::conv_transpose_naive).
+/// Shapes are those of [`conv_transpose_naive`].
 ///
 /// # Errors
 ///

@@ -831,14 +831,14 @@ fn what_does_not_fit_is_an_error() {
 
 /// Computes the gradient of weights by its definition, in double precision.
 fn weight_gradient_naive(case: &Case, outputs: &[usize], x: &[f32], dy: &[f32]) -> Vec<f64> {
-    let three = |list: &[usize], fill: usize| {
+    let pad_to_three = |list: &[usize], fill: usize| {
         let mut all = vec![fill; 3 - list.len()];
         all.extend(list);
         all
     };
-    let (inputs, outputs) = (three(case.spatial, 1), three(outputs, 1));
-    let (kernel, strides) = (three(case.kernel, 1), three(case.strides, 1));
-    let (dilations, pads) = (three(case.dilations, 1), three(case.pads.0, 0));
+    let (inputs, outputs) = (pad_to_three(case.spatial, 1), pad_to_three(outputs, 1));
+    let (kernel, strides) = (pad_to_three(case.kernel, 1), pad_to_three(case.strides, 1));
+    let (dilations, pads) = (pad_to_three(case.dilations, 1), pad_to_three(case.pads.0, 0));
     let [plane, out_plane, taps] =
         [&inputs, &outputs, &kernel].map(|sizes| sizes.iter().product::<usize>());
     let place = |index: usize, sizes: &[usize]| {

@@ -352,7 +352,7 @@ pub(super) fn greatest_divisor(a: usize, b: usize) -> usize {
 }
 
 /// Pads a list of sizes to three with `fill` in front.
-fn three<T: Copy>(sizes: &[T], fill: T) -> [T; 3] {
+fn pad_to_three<T: Copy>(sizes: &[T], fill: T) -> [T; 3] {
     let mut three = [fill; 3];
     three[3 - sizes.len()..].copy_from_slice(sizes);
     three
@@ -395,7 +395,7 @@ impl PackedTranspose {
         let TransposeSizes { spatial, output } = sizes;
         let axes = params.axes(spatial, output)?;
         check_len("weights", params.weights_len().ok_or(ConvError::TooLarge)?, weights.len())?;
-        let strides = three(&params.strides, 1);
+        let strides = pad_to_three(&params.strides, 1);
         let excess = excesses(&params, spatial, output);
         let form = match kind {
             FormKind::Products => Form::Products(Products::new(isa, &params, weights, lasts)?),
@@ -484,7 +484,7 @@ impl PackedTranspose {
     ///
     /// If the number overflows.
     pub fn results_len(&self, batch: usize, spatial: &[usize]) -> Result<usize, ConvError> {
-        let spatial = three(spatial, 1);
+        let spatial = pad_to_three(spatial, 1);
         let Form::Phases(phases) = &self.form else {
             return Ok(0);
         };
@@ -510,7 +510,7 @@ impl PackedTranspose {
         batch: usize,
         spatial: &[usize],
     ) -> Result<usize, ConvError> {
-        let spatial = three(spatial, 1);
+        let spatial = pad_to_three(spatial, 1);
         let phases = match &self.form {
             Form::Phases(phases) => &phases.all,
             Form::Products(products) => {
@@ -561,7 +561,7 @@ impl PackedTranspose {
         if y.is_empty() {
             return Ok(());
         }
-        let (spatial, output) = (three(spatial, 1), three(output, 1));
+        let (spatial, output) = (pad_to_three(spatial, 1), pad_to_three(output, 1));
         let phases = match &self.form {
             Form::Phases(phases) => phases,
             Form::Products(products) => {
@@ -614,7 +614,7 @@ fn algorithm_of_phase(isa: Isa, conv: &ConvParams) -> Result<Algorithm, ConvErro
 
 /// Returns the output sizes less the strides times the input sizes.
 fn excesses(params: &TransposeParams, spatial: &[usize], output: &[usize]) -> [isize; 3] {
-    let [spatial, output, strides] = [spatial, output, &params.strides].map(|l| three(l, 1));
+    let [spatial, output, strides] = [spatial, output, &params.strides].map(|l| pad_to_three(l, 1));
     // Missing axes exceed by zero, as a stride of 1 over one element gives one.
     std::array::from_fn(|i| {
         (output[i] as isize).wrapping_sub(spatial[i].wrapping_mul(strides[i]) as isize)
@@ -639,7 +639,7 @@ impl TransposeParams {
     ) -> Result<FormKind, ConvError> {
         let axes = self.axes(spatial, output)?;
         let [group_in, group_out] = self.group_channels();
-        let (spatial, output) = (three(spatial, 1), three(output, 1));
+        let (spatial, output) = (pad_to_three(spatial, 1), pad_to_three(output, 1));
         let lanes = isa.lanes();
         let group_vectors = group_out.div_ceil(lanes);
         // Number of output elements.
@@ -659,13 +659,14 @@ impl TransposeParams {
         let (cost, of) = if is_few { (group_out, lanes) } else { (group_vectors * 5, 8) };
         let computing = macs.saturating_mul(cost) / of;
         let phases = (outputs + outputs / 2).saturating_add(calls).saturating_add(computing);
-        let kernel = three(&self.kernel, 1);
+        let kernel = pad_to_three(&self.kernel, 1);
         let (row_taps, runs) =
-            if three(&self.dilations, 1)[2] == 1 { (kernel[2], 1) } else { (1, kernel[2]) };
+            if pad_to_three(&self.dilations, 1)[2] == 1 { (kernel[2], 1) } else { (1, kernel[2]) };
         let pixels = spatial.iter().fold(self.groups, |all, size| all.saturating_mul(*size));
         let row = (kernel.iter().product::<usize>().saturating_mul(group_out)).div_ceil(lanes);
         // Sums of vectors that overlap with the ones before them wait for these.
-        let overlaps = row_taps > three(&self.strides, 1)[2] && !group_out.is_multiple_of(lanes);
+        let overlaps =
+            row_taps > pad_to_three(&self.strides, 1)[2] && !group_out.is_multiple_of(lanes);
         let waits = if overlaps { 16 } else { 4 };
         let run = 2 * (row_taps * group_out).div_ceil(lanes) + waits;
         let each_pixel = (row.saturating_mul(group_in) * 5 / 8)
@@ -691,8 +692,9 @@ impl TransposeParams {
             return Err(ConvError::Rank { want: PackedTranspose::MOST_AXES, got: rank });
         }
         let excess = excesses(self, spatial, output);
-        let (kernel, pads) = (three(&self.kernel, 1), three(&self.pads_begin, 0));
-        let (strides, dilations) = (three(&self.strides, 1), three(&self.dilations, 1));
+        let (kernel, pads) = (pad_to_three(&self.kernel, 1), pad_to_three(&self.pads_begin, 0));
+        let (strides, dilations) =
+            (pad_to_three(&self.strides, 1), pad_to_three(&self.dilations, 1));
         Ok(std::array::from_fn(|i| {
             let axis = AxisParams {
                 kernel: kernel[i],
@@ -735,7 +737,7 @@ impl Phase {
         lasts: Lasts,
     ) -> Result<Phase, ConvError> {
         let conv = params.of_phase(&axes);
-        let kernel = three(&params.kernel, 1);
+        let kernel = pad_to_three(&params.kernel, 1);
         let group_in = params.in_channels / params.groups;
         let group_out = params.out_channels / params.groups;
         let taps: usize = kernel.iter().product();

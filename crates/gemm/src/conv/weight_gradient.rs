@@ -321,7 +321,7 @@ impl Work {
             })?;
             let dw = SendPtr(dw.as_mut_ptr());
             pool.run(cut.in_parts * cut.out_parts, |unit| {
-                with_scratch(cut.sum_floats, |sums| self.unit(cut, unit, x, packed, sums, dw));
+                with_scratch(cut.sum_floats, |sums| self.run_unit(cut, unit, x, packed, sums, dw));
             })
         })
     }
@@ -364,7 +364,7 @@ impl Work {
     }
 
     /// Computes the gradient for some input channels and some output channels.
-    fn unit(
+    fn run_unit(
         &self,
         cut: &Cut,
         unit: usize,

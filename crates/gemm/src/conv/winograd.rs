@@ -59,9 +59,9 @@ pub(super) fn suits(params: &ConvParams, geometry: &Geometry) -> bool {
     is_plain && params.in_channels.min(params.out_channels) >= LEAST_CHANNELS
 }
 
-/// Returns the points of nine weights.
+/// Transforms the nine weights of a kernel to its points, for `L` output channels.
 #[inline(always)]
-pub(super) fn points_of_weights<const L: usize>(g: &[[f64; L]; 9]) -> [[f64; L]; POINTS] {
+pub(super) fn transform_weights<const L: usize>(g: &[[f64; L]; 9]) -> [[f64; L]; POINTS] {
     let mut rows = [[[0.0; L]; 3]; INPUTS];
     for col in 0..3 {
         for lane in 0..L {
@@ -236,7 +236,7 @@ impl Winograd<'_> {
                 with_scratch(cut.inputs.floats(), |inputs| {
                     let inputs = inputs.as_mut_ptr();
                     self.write_points(&cut, self.block(&cut, block), inputs);
-                    self.unit(&cut, runs, block, inputs);
+                    self.run_unit(&cut, runs, block, inputs);
                 });
             })
         })
@@ -258,7 +258,7 @@ impl Winograd<'_> {
             })?;
             pool.run_on(cut.threads, cut.blocks * cut.parts, |unit| {
                 let inputs = inputs.get().wrapping_add(unit / cut.parts * floats);
-                self.unit(cut, runs, unit, inputs);
+                self.run_unit(cut, runs, unit, inputs);
             })
         })
     }
@@ -278,7 +278,7 @@ impl Winograd<'_> {
     }
 
     /// Computes the outputs of some channels of a block whose input points are written.
-    fn unit(&self, cut: &Cut, runs: &[Run], unit: usize, inputs: *mut f32) {
+    fn run_unit(&self, cut: &Cut, runs: &[Run], unit: usize, inputs: *mut f32) {
         with_scratch(cut.outputs.floats(), |outputs| {
             with_scratch(cut.out_floats, |out| {
                 self.write_outputs(cut, runs, unit, inputs, outputs, out);
@@ -444,7 +444,7 @@ impl WriteOperands for ToPoints<'_> {
                     // SAFETY: all inputs of the tile are inside the image; the caller has room for
                     // the points.
                     unsafe {
-                        let d = whole_inputs::<S>(at.add(c), in_w * pixel, pixel);
+                        let d = load_whole_inputs::<S>(at.add(c), in_w * pixel, pixel);
                         store_points::<S, M>(&d, to, self.at.point, c);
                     }
                 }
@@ -466,7 +466,7 @@ impl WriteOperands for ToPoints<'_> {
                 // SAFETY: these inputs are inside the image, or zeros; the caller has room for the
                 // points.
                 unsafe {
-                    let d = some_inputs::<S>(&inputs, c, S::LANES.min(channels - c));
+                    let d = load_some_inputs::<S>(&inputs, c, S::LANES.min(channels - c));
                     store_points::<S, M>(&d, to, self.at.point, c);
                 }
             }
@@ -480,7 +480,7 @@ impl WriteOperands for ToPoints<'_> {
 ///
 /// The demands of [`Simd`] must hold; rows are `line` floats apart, pixels `pixel` floats.
 #[inline(always)]
-unsafe fn whole_inputs<S: Simd>(
+unsafe fn load_whole_inputs<S: Simd>(
     at: *const f32,
     line: usize,
     pixel: usize,
@@ -504,7 +504,7 @@ unsafe fn whole_inputs<S: Simd>(
 ///
 /// The demands of [`Simd`] must hold; `count` channels of each input from `c` on must be readable.
 #[inline(always)]
-unsafe fn some_inputs<S: Simd>(
+unsafe fn load_some_inputs<S: Simd>(
     inputs: &[(*const f32, usize); INPUTS * INPUTS],
     c: usize,
     count: usize,

@@ -288,7 +288,7 @@ mod system {
     /// Whether the processor has instructions and registers, and the system saves them.
     pub(super) fn lets_us() -> bool {
         static LETS: OnceLock<bool> = OnceLock::new();
-        *LETS.get_or_init(|| has_tiles() && is_saved() && asks())
+        *LETS.get_or_init(|| has_tiles() && is_saved() && request_registers())
     }
 
     /// Whether a processor with tiles multiplies bytes, too.
@@ -328,7 +328,7 @@ mod system {
 
     /// Requests the registers from the system for the process. It refuses if it does not know them,
     /// or if a thread has an alternate stack for signals that is too small to save them on.
-    fn asks() -> bool {
+    fn request_registers() -> bool {
         /// Value: numbers of a system call of Linux and of its arguments.
         const ARCH_PRCTL: i64 = 158;
         const ARCH_REQ_XCOMP_PERM: i64 = 0x1023;

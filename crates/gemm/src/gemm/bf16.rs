@@ -10,7 +10,7 @@
 //! panel of B is converted in the first-level cache, while the next one is being fetched.
 
 use super::halves::Storage;
-use super::pack::{PackSource, Panels, SendPtr, each_chunk, panel_width};
+use super::pack::{PackSource, Panels, SendPtr, for_each_chunk, panel_width};
 use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::{Ended, Exec, Isa};
 
@@ -192,7 +192,7 @@ pub(super) fn with_pairs<R>(
     let (steps, panels) = (k.div_ceil(2), source.width().div_ceil(w));
     with_scratch(pairs_len(isa, source.width(), k), |pairs| {
         let out = SendPtr(pairs.as_mut_ptr());
-        each_chunk(pool, k, 0..panels, w, |panel, chunk| {
+        for_each_chunk(pool, k, 0..panels, w, |panel, chunk| {
             with_scratch(chunk.len() * w, |floats| {
                 source.pack(isa, chunk.clone(), panel * w, floats);
                 // SAFETY: chunks begin at even steps, so their pairs are disjoint parts of the
@@ -248,7 +248,7 @@ pub(crate) mod tiles {
             // SAFETY: the caller has the instructions, the rows of the panel and room for the
             // pairs.
             unsafe {
-                each_pair(from, steps, to, |first, second| {
+                for_each_pair(from, steps, to, |first, second| {
                     let (first, second) = (_mm512_cvtph_ps(first), _mm512_cvtph_ps(second));
                     // Both types are 64 bytes without invalid values.
                     std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(second, first))
@@ -264,7 +264,7 @@ pub(crate) mod tiles {
             // SAFETY: the caller has the instructions, the rows of the panel and room for the
             // pairs.
             unsafe {
-                each_pair(from, steps, to, |first, second| {
+                for_each_pair(from, steps, to, |first, second| {
                     _mm512_inserti64x4::<1>(_mm512_castsi256_si512(first), second)
                 });
             }
@@ -347,7 +347,7 @@ pub(crate) mod tiles {
     /// Makes pairs of each two steps of a panel. `join` returns 16 bfloat16 of the first step,
     /// followed by 16 of the second.
     #[inline(always)]
-    unsafe fn each_pair(
+    unsafe fn for_each_pair(
         from: *const u16,
         steps: usize,
         to: *mut f32,

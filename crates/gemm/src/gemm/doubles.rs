@@ -70,15 +70,15 @@ impl Body for Doubles<'_> {
         // SAFETY: the caller runs on a machine with `S` and owns the rectangle.
         unsafe {
             if self.part.rows.len() <= FEW && self.part.b.row_stride() == 1 {
-                self.by_columns::<S::F64>();
+                self.multiply_by_columns::<S::F64>();
             } else if self.part.rows.len() <= FEW && self.part.b.col_stride() == 1 {
-                self.by_rows::<S::F64>();
+                self.multiply_by_rows::<S::F64>();
             } else if const { matches!(S::ISA, Isa::Avx512 | Isa::Neon) } {
-                self.tiles::<S::F64, 8, 3>();
+                self.multiply_by_tiles::<S::F64, 8, 3>();
             } else if const { matches!(S::ISA, Isa::Avx2) } {
-                self.tiles::<S::F64, 4, 3>();
+                self.multiply_by_tiles::<S::F64, 4, 3>();
             } else {
-                self.tiles::<S::F64, 4, 2>();
+                self.multiply_by_tiles::<S::F64, 4, 2>();
             }
         }
     }
@@ -91,7 +91,7 @@ impl Doubles<'_> {
     ///
     /// The demands of [`Vector`] must hold, and no other code may use the rectangle.
     #[inline(always)]
-    unsafe fn tiles<V: Vector<Element = f64>, const R: usize, const C: usize>(self) {
+    unsafe fn multiply_by_tiles<V: Vector<Element = f64>, const R: usize, const C: usize>(self) {
         let Doubles { part, steps, memory } = self;
         let (depth, width) = (part.a.cols(), C * V::LANES);
         let (rows, cols) = (part.rows.clone(), part.cols.clone());
@@ -148,7 +148,7 @@ impl Doubles<'_> {
     ///
     /// The demands of [`Doubles::tiles`] must hold.
     #[inline(always)]
-    unsafe fn by_columns<V: Vector<Element = f64>>(self) {
+    unsafe fn multiply_by_columns<V: Vector<Element = f64>>(self) {
         /// Geometry: columns whose sums are computed together.
         const TOGETHER: usize = 4;
         let part = self.part;
@@ -199,7 +199,7 @@ impl Doubles<'_> {
     ///
     /// The demands of [`Doubles::tiles`] must hold.
     #[inline(always)]
-    unsafe fn by_rows<V: Vector<Element = f64>>(self) {
+    unsafe fn multiply_by_rows<V: Vector<Element = f64>>(self) {
         /// Geometry: vectors of sums of a row.
         const VECTORS: usize = 8;
         let part = self.part;

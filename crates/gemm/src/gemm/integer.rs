@@ -31,7 +31,7 @@ use super::epilogue::{ApplyFunction, Epilogue, TileEpilogue};
 use super::form::{Elements, Form};
 use super::matrix::MatRef;
 use super::pack::{
-    PackPlan, Packed, PackedB, Panels, SendPtr, each_chunk, panel_width, rows_in_place,
+    PackPlan, Packed, PackedB, Panels, SendPtr, for_each_chunk, panel_width, rows_in_place,
 };
 use super::sizes::{ALIASED, NARROW, count_threads};
 #[cfg(target_arch = "x86_64")]
@@ -518,7 +518,7 @@ impl Side<'_> {
                 slice::from_raw_parts(sums.as_ptr().cast::<AtomicI32>(), width)
             };
             let out = SendPtr(words.as_mut_ptr().cast::<u32>());
-            each_chunk(exec.pool, rows, 0..panels, w, |panel, chunk: Range<usize>| {
+            for_each_chunk(exec.pool, rows, 0..panels, w, |panel, chunk: Range<usize>| {
                 let columns = panel * w..width.min((panel + 1) * w);
                 // SAFETY: chunks are disjoint parts of the scratch memory.
                 unsafe {
@@ -610,17 +610,17 @@ impl Loop for PackWords<'_> {
     fn run<const FMA: bool>(self) {
         // Adjacent elements are read in one go.
         match (self.words, self.col_stride, self.row_stride) {
-            (Words::Pairs, cs, 1) if self.is_in_order() => self.pairs_in_order(cs),
-            (Words::Quads, cs, 1) if self.is_in_order() => self.quads_in_order(cs),
-            (Words::Pairs, 1, rs) => self.by_rows::<2, 16>(rs, 1),
-            (Words::Pairs, cs, 1) => self.by_columns::<2, 16>(1, cs),
-            (Words::Pairs, cs, rs) => self.by_columns::<2, 16>(rs, cs),
-            (Words::PairsOfBytes, 1, rs) => self.by_rows::<2, 8>(rs, 1),
-            (Words::PairsOfBytes, cs, 1) => self.by_columns::<2, 8>(1, cs),
-            (Words::PairsOfBytes, cs, rs) => self.by_columns::<2, 8>(rs, cs),
-            (Words::Quads, 1, rs) => self.by_rows::<4, 8>(rs, 1),
-            (Words::Quads, cs, 1) => self.by_columns::<4, 8>(1, cs),
-            (Words::Quads, cs, rs) => self.by_columns::<4, 8>(rs, cs),
+            (Words::Pairs, cs, 1) if self.is_in_order() => self.pack_pairs_in_order(cs),
+            (Words::Quads, cs, 1) if self.is_in_order() => self.pack_quads_in_order(cs),
+            (Words::Pairs, 1, rs) => self.pack_by_rows::<2, 16>(rs, 1),
+            (Words::Pairs, cs, 1) => self.pack_by_columns::<2, 16>(1, cs),
+            (Words::Pairs, cs, rs) => self.pack_by_columns::<2, 16>(rs, cs),
+            (Words::PairsOfBytes, 1, rs) => self.pack_by_rows::<2, 8>(rs, 1),
+            (Words::PairsOfBytes, cs, 1) => self.pack_by_columns::<2, 8>(1, cs),
+            (Words::PairsOfBytes, cs, rs) => self.pack_by_columns::<2, 8>(rs, cs),
+            (Words::Quads, 1, rs) => self.pack_by_rows::<4, 8>(rs, 1),
+            (Words::Quads, cs, 1) => self.pack_by_columns::<4, 8>(1, cs),
+            (Words::Quads, cs, rs) => self.pack_by_columns::<4, 8>(rs, cs),
         }
     }
 }
@@ -633,7 +633,7 @@ impl PackWords<'_> {
 
     /// Widens columns of adjacent steps to integers of 16 bits.
     #[inline(always)]
-    fn pairs_in_order(self, col_stride: usize) {
+    fn pack_pairs_in_order(self, col_stride: usize) {
         let steps = self.depth.next_multiple_of(2);
         for (column, sum) in self.sums.iter_mut().enumerate() {
             let src = self.src.wrapping_add(column * col_stride);
@@ -653,7 +653,7 @@ impl PackWords<'_> {
 
     /// Copies columns of adjacent steps, with the bits flipped that move them by 128.
     #[inline(always)]
-    fn quads_in_order(self, col_stride: usize) {
+    fn pack_quads_in_order(self, col_stride: usize) {
         let steps = self.depth.next_multiple_of(4);
         for (column, sum) in self.sums.iter_mut().enumerate() {
             let src = self.src.wrapping_add(column * col_stride);
@@ -673,7 +673,11 @@ impl PackWords<'_> {
 
     /// Packs row by row, for columns that are adjacent.
     #[inline(always)]
-    fn by_rows<const STEPS: usize, const BITS: usize>(self, row_stride: usize, col_stride: usize) {
+    fn pack_by_rows<const STEPS: usize, const BITS: usize>(
+        self,
+        row_stride: usize,
+        col_stride: usize,
+    ) {
         for row in 0..self.depth.div_ceil(STEPS) {
             let src = self.src.wrapping_add(row * STEPS * row_stride);
             let steps = self.depth - row * STEPS;
@@ -682,9 +686,9 @@ impl PackWords<'_> {
                 // SAFETY: `Side::pack` makes the loop with valid elements and words.
                 unsafe {
                     let (word, of_word) = if steps >= STEPS {
-                        word::<STEPS, BITS>(self.reading, src, row_stride, STEPS)
+                        read_word::<STEPS, BITS>(self.reading, src, row_stride, STEPS)
                     } else {
-                        word::<STEPS, BITS>(self.reading, src, row_stride, steps)
+                        read_word::<STEPS, BITS>(self.reading, src, row_stride, steps)
                     };
                     let index = row * self.target.ks + column * self.target.ws;
                     store_word::<STEPS, BITS>(self.target.out, index, word);
@@ -696,7 +700,7 @@ impl PackWords<'_> {
 
     /// Packs column by column.
     #[inline(always)]
-    fn by_columns<const STEPS: usize, const BITS: usize>(
+    fn pack_by_columns<const STEPS: usize, const BITS: usize>(
         self,
         row_stride: usize,
         col_stride: usize,
@@ -709,14 +713,16 @@ impl PackWords<'_> {
             unsafe {
                 for row in 0..whole {
                     let src = src.wrapping_add(row * STEPS * row_stride);
-                    let (word, of_word) = word::<STEPS, BITS>(self.reading, src, row_stride, STEPS);
+                    let (word, of_word) =
+                        read_word::<STEPS, BITS>(self.reading, src, row_stride, STEPS);
                     store_word::<STEPS, BITS>(self.target.out, first + row * self.target.ks, word);
                     *sum = sum.wrapping_add(of_word);
                 }
                 if whole * STEPS < self.depth {
                     let src = src.wrapping_add(whole * STEPS * row_stride);
                     let steps = self.depth - whole * STEPS;
-                    let (word, of_word) = word::<STEPS, BITS>(self.reading, src, row_stride, steps);
+                    let (word, of_word) =
+                        read_word::<STEPS, BITS>(self.reading, src, row_stride, steps);
                     store_word::<STEPS, BITS>(
                         self.target.out,
                         first + whole * self.target.ks,
@@ -757,7 +763,7 @@ unsafe fn store_word<const STEPS: usize, const BITS: usize>(
 ///
 /// The steps must be readable.
 #[inline(always)]
-unsafe fn word<const STEPS: usize, const BITS: usize>(
+unsafe fn read_word<const STEPS: usize, const BITS: usize>(
     reading: Reading,
     src: *const u8,
     row_stride: usize,

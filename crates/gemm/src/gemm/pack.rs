@@ -303,7 +303,7 @@ impl<E: Elements> Packed<E> {
         for first in (0..panels).step_by(piece) {
             let panels = first..panels.min(first + piece);
             next_columns(first * w..width.min(panels.end * w));
-            each_chunk(&pool, rows, panels, w, |panel, chunk| {
+            for_each_chunk(&pool, rows, panels, w, |panel, chunk| {
                 if !fits.load(Relaxed) {
                     return;
                 }
@@ -384,7 +384,7 @@ const PIECE: usize = 4 << 20;
 
 /// Calls `body(panel, steps)` for chunks that make up some panels of `depth` steps, on the threads
 /// of `pool`. Chunks begin at even steps.
-pub(super) fn each_chunk(
+pub(super) fn for_each_chunk(
     pool: &Pool,
     depth: usize,
     panels: Range<usize>,
@@ -418,7 +418,7 @@ pub(crate) fn pack_all(
     let (depth, panels) = (source.depth(), source.width().div_ceil(w));
     assert!(out.len() >= depth * panels * w);
     let base = SendPtr(out.as_mut_ptr());
-    each_chunk(pool, depth, 0..panels, w, |panel, steps| {
+    for_each_chunk(pool, depth, 0..panels, w, |panel, steps| {
         // SAFETY: chunks write disjoint ranges of `out`, whose length was checked.
         let out = unsafe {
             let start = base.get().add((panel * depth + steps.start) * w);

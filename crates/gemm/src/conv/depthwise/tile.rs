@@ -184,11 +184,17 @@ impl<B: Border, const R: usize, const Q: usize, const KW: usize, const SW: usize
                 let n = if B::PARTIAL { S::LANES.min(channels.end - c) } else { S::LANES };
                 let lanes = Lanes { c, mask: S::first(n) };
                 if KW == 0 {
-                    write::<S, B, Q>(t, &to, 0, lanes, any::<S, B, Q>(t, lines, lanes));
+                    write::<S, B, Q>(t, &to, 0, lanes, sum_any::<S, B, Q>(t, lines, lanes));
                 } else if R == 1 {
-                    write::<S, B, Q>(t, &to, 0, lanes, single::<S, B, Q, KW, SW>(t, lines, lanes));
+                    write::<S, B, Q>(
+                        t,
+                        &to,
+                        0,
+                        lanes,
+                        sum_single::<S, B, Q, KW, SW>(t, lines, lanes),
+                    );
                 } else {
-                    let [first, second] = pair::<S, B, Q, KW, SW>(t, lines, lanes);
+                    let [first, second] = sum_pair::<S, B, Q, KW, SW>(t, lines, lanes);
                     write::<S, B, Q>(t, &to, 0, lanes, first);
                     write::<S, B, Q>(t, &to, 1, lanes, second);
                 }
@@ -232,7 +238,7 @@ unsafe fn write<S: Simd, B: Border, const Q: usize>(
 ///
 /// The demands of [`Compute`] must hold.
 #[inline(always)]
-unsafe fn single<S: Simd, B: Border, const Q: usize, const KW: usize, const SW: usize>(
+unsafe fn sum_single<S: Simd, B: Border, const Q: usize, const KW: usize, const SW: usize>(
     t: &Tile<'_>,
     lines: &[Line],
     lanes: Lanes<S>,
@@ -241,7 +247,7 @@ unsafe fn single<S: Simd, B: Border, const Q: usize, const KW: usize, const SW: 
     unsafe {
         let mut sums = [[S::splat(0.0); Q]];
         for (i, line) in lines.iter().enumerate() {
-            let w = weights::<S, KW>(t, i, lanes.c);
+            let w = load_weights::<S, KW>(t, i, lanes.c);
             add_line::<S, B, 1, Q, KW, SW>(&t.inputs(line), lanes, &[w], &mut sums);
         }
         sums[0]
@@ -254,7 +260,7 @@ unsafe fn single<S: Simd, B: Border, const Q: usize, const KW: usize, const SW: 
 ///
 /// The demands of [`Compute`] must hold.
 #[inline(always)]
-unsafe fn pair<S: Simd, B: Border, const Q: usize, const KW: usize, const SW: usize>(
+unsafe fn sum_pair<S: Simd, B: Border, const Q: usize, const KW: usize, const SW: usize>(
     t: &Tile<'_>,
     lines: &[Line],
     lanes: Lanes<S>,
@@ -265,12 +271,12 @@ unsafe fn pair<S: Simd, B: Border, const Q: usize, const KW: usize, const SW: us
         let inputs = |i: usize| t.inputs(lines.get_unchecked(i));
         let zeros = [S::splat(0.0); Q];
         let mut first = [zeros];
-        let u = weights::<S, KW>(t, 0, lanes.c);
+        let u = load_weights::<S, KW>(t, 0, lanes.c);
         add_line::<S, B, 1, Q, KW, SW>(&inputs(0), lanes, &[u], &mut first);
         let mut both = [first[0], zeros];
-        let v = weights::<S, KW>(t, 1, lanes.c);
+        let v = load_weights::<S, KW>(t, 1, lanes.c);
         add_line::<S, B, 2, Q, KW, SW>(&inputs(1), lanes, &[v, u], &mut both);
-        let w = weights::<S, KW>(t, 2, lanes.c);
+        let w = load_weights::<S, KW>(t, 2, lanes.c);
         add_line::<S, B, 2, Q, KW, SW>(&inputs(2), lanes, &[w, v], &mut both);
         let mut second = [both[1]];
         add_line::<S, B, 1, Q, KW, SW>(&inputs(3), lanes, &[w], &mut second);
@@ -284,7 +290,7 @@ unsafe fn pair<S: Simd, B: Border, const Q: usize, const KW: usize, const SW: us
 ///
 /// The demands of [`Compute`] must hold.
 #[inline(always)]
-unsafe fn any<S: Simd, B: Border, const Q: usize>(
+unsafe fn sum_any<S: Simd, B: Border, const Q: usize>(
     t: &Tile<'_>,
     lines: &[Line],
     lanes: Lanes<S>,
@@ -302,7 +308,7 @@ unsafe fn any<S: Simd, B: Border, const Q: usize>(
                 weights = weights.wrapping_add(t.weights_step);
                 for (q, sum) in sums.iter_mut().enumerate() {
                     let j = q * g.strides[2] + kw * g.dilations[2];
-                    let x = input::<S, B>(&inputs, j, B::ALL, lanes);
+                    let x = load_input::<S, B>(&inputs, j, B::ALL, lanes);
                     *sum = S::fma(w, x, *sum);
                 }
             }
@@ -317,7 +323,7 @@ unsafe fn any<S: Simd, B: Border, const Q: usize>(
 ///
 /// The machine must have `S`, and the kernel must have as many rows of `KW` taps.
 #[inline(always)]
-unsafe fn weights<S: Simd, const KW: usize>(t: &Tile<'_>, i: usize, c: usize) -> [S::V; KW] {
+unsafe fn load_weights<S: Simd, const KW: usize>(t: &Tile<'_>, i: usize, c: usize) -> [S::V; KW] {
     let row = t.weights.wrapping_add(i * KW * t.weights_step + c);
     // SAFETY: the caller has these rows of taps; weights fill whole vectors.
     unsafe {
@@ -335,7 +341,7 @@ unsafe fn weights<S: Simd, const KW: usize>(t: &Tile<'_>, i: usize, c: usize) ->
 ///
 /// The machine must have `S`, and the column must be readable if it is not checked.
 #[inline(always)]
-unsafe fn input<S: Simd, B: Border>(
+unsafe fn load_input<S: Simd, B: Border>(
     inputs: &Inputs,
     j: usize,
     is_checked: bool,
@@ -391,7 +397,7 @@ unsafe fn add_line<
             let is_checked = B::ALL || B::SIDES && const { is_at_side::<Q, KW, SW>(J) };
             // SAFETY: the caller has the column readable or checked.
             unsafe {
-                let x = input::<S, B>(inputs, J, is_checked, lanes);
+                let x = load_input::<S, B>(inputs, J, is_checked, lanes);
                 for (w, sums) in weights.iter().zip(&mut *sums) {
                     let under = const { outputs_under::<Q, KW, SW>(J) };
                     for (q, sum) in under.clone().zip(&mut sums[under]) {

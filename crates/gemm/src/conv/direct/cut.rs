@@ -167,7 +167,7 @@ impl Direct<'_> {
             } else {
                 budget
             };
-        let grid = self.grid(|rows, cols| {
+        let grid = self.cut_grid(|rows, cols| {
             let outputs = if is_rows { group_out } else { group_out / 2 };
             let outputs = rows.saturating_mul(cols).saturating_mul(outputs);
             copy(rows, cols) <= most_copy && outputs <= 2 * budget
@@ -220,7 +220,7 @@ impl Direct<'_> {
     }
 
     /// Cuts a plane into the fewest blocks whose rows and columns fit the cache.
-    fn grid(&self, fits: impl Fn(usize, usize) -> bool) -> Grid {
+    fn cut_grid(&self, fits: impl Fn(usize, usize) -> bool) -> Grid {
         let [_, out_h, out_w] = self.out_dims;
         let least = self.most_pixels(1).min(out_w);
         let cols = find_largest(out_w, |cols| fits(1, cols)).max(least).max(1);

@@ -11,7 +11,7 @@
 //! time change a bit of the result.
 
 use super::super::ConvError;
-use super::{TransposeParams, three};
+use super::{TransposeParams, pad_to_three};
 use crate::gemm::{
     Epilogue, FinishTransposed, Lhs, MatRef, PackedB, Rhs, SendPtr, Storage, TileEpilogue, gemm,
 };
@@ -269,8 +269,9 @@ impl Body for Spread<'_> {
     unsafe fn run<S: Simd>(self) {
         let Spread { call, products, start, channels, sums } = self;
         let params = call.params;
-        let (kernel, pads) = (three(&params.kernel, 1), three(&params.pads_begin, 0));
-        let (strides, dilations) = (three(&params.strides, 1), three(&params.dilations, 1));
+        let (kernel, pads) = (pad_to_three(&params.kernel, 1), pad_to_three(&params.pads_begin, 0));
+        let (strides, dilations) =
+            (pad_to_three(&params.strides, 1), pad_to_three(&params.dilations, 1));
         let [out_d, out_h, out_w] = call.output;
         let [_, in_h, in_w] = call.spatial;
         let row = kernel.iter().product::<usize>() * channels;

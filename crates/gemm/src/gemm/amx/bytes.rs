@@ -54,7 +54,7 @@ impl BytesByTiles {
             let panels = split_even(panels, parts.cols, unit % parts.cols);
             // SAFETY: the unit owns this rectangle of C; the caller has valid operands and tiles of
             // bytes.
-            unsafe { self.unit(rows, panels) }
+            unsafe { self.run_unit(rows, panels) }
         })
     }
 
@@ -73,7 +73,7 @@ impl BytesByTiles {
     /// # Safety
     ///
     /// The demands of [`BytesByTiles::run`] must hold.
-    unsafe fn unit(&self, rows: std::ops::Range<usize>, panels: std::ops::Range<usize>) {
+    unsafe fn run_unit(&self, rows: std::ops::Range<usize>, panels: std::ops::Range<usize>) {
         let (w, pitch, n) = (self.b.width, self.a.ws, self.size[1]);
         let (each, count) = strips_of(rows.len());
         let segments = [Segment { skip: 0, tiles: self.words / self.depth }];

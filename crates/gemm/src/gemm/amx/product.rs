@@ -70,7 +70,7 @@ impl ProductByTiles<'_> {
                 let cols = split_even(panels, parts.cols, unit % parts.cols);
                 // SAFETY: the unit owns this rectangle of C; the caller has valid operands and
                 // tiles.
-                unsafe { self.unit(rows, part, cols) }
+                unsafe { self.run_unit(rows, part, cols) }
             })
         })
     }
@@ -173,7 +173,7 @@ impl ProductByTiles<'_> {
     /// # Safety
     ///
     /// The demands of [`ProductByTiles::run`] must hold.
-    unsafe fn unit(
+    unsafe fn run_unit(
         &self,
         rounded: &[f32],
         rows: std::ops::Range<usize>,
