@@ -1,6 +1,8 @@
 //! Comparisons, logic on booleans (bytes 0 and 1), bit operations, and selection between two
 //! operands.
 
+use std::mem::transmute_copy;
+
 use super::broadcast::{BLOCK, Operand, Strided, Way, for_each_piece, gather};
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::number::{Arith as _, Number};
@@ -229,18 +231,7 @@ pub fn select<T: Copy + Default + Send + Sync>(
                 match gather(&condition[at_c + first * step_c..], step_c, n, &mut flags) {
                     Operand::Constant(0) => copy_operand(b, out),
                     Operand::Constant(_) => copy_operand(a, out),
-                    Operand::Slice(flags) => match (a, b) {
-                        (Operand::Slice(a), Operand::Slice(b)) => choose(flags, out, a, b),
-                        (Operand::Slice(a), Operand::Constant(b)) => {
-                            choose(flags, out, a, &[b; BLOCK]);
-                        }
-                        (Operand::Constant(a), Operand::Slice(b)) => {
-                            choose(flags, out, &[a; BLOCK], b);
-                        }
-                        (Operand::Constant(a), Operand::Constant(b)) => {
-                            choose(flags, out, &[a; BLOCK], &[b; BLOCK]);
-                        }
-                    },
+                    Operand::Slice(flags) => choose(flags, out, a, b),
                 }
             }
         });
@@ -255,22 +246,41 @@ fn copy_operand<T: Copy>(x: Operand<'_, T>, out: &mut [T]) {
     }
 }
 
-/// Writes elements of `a` where flags are not 0, else those of `b`, as integers of their size:
-/// selecting floats, or pairs of bytes, compiles to a branch for each element.
+/// Writes elements of `a` where flags are not 0, else those of `b`.
 #[inline(always)]
-fn choose<T: Copy>(flags: &[u8], out: &mut [T], a: &[T], b: &[T]) {
+fn choose<T: Copy>(flags: &[u8], out: &mut [T], a: Operand<'_, T>, b: Operand<'_, T>) {
+    let n = flags.len().min(out.len());
+    let (flags, out) = (&flags[..n], &mut out[..n]);
+    // Constants stay in registers: rows are often shorter than a block of copies.
+    match (a, b) {
+        (Operand::Slice(a), Operand::Slice(b)) => {
+            let (a, b) = (&a[..n], &b[..n]);
+            choose_by(flags, out, |i| a[i], |i| b[i]);
+        }
+        (Operand::Slice(a), Operand::Constant(b)) => {
+            let a = &a[..n];
+            choose_by(flags, out, |i| a[i], |_| b);
+        }
+        (Operand::Constant(a), Operand::Slice(b)) => {
+            let b = &b[..n];
+            choose_by(flags, out, |_| a, |i| b[i]);
+        }
+        (Operand::Constant(a), Operand::Constant(b)) => choose_by(flags, out, |_| a, |_| b),
+    }
+}
+
+/// Writes `a(i)` where flag `i` is not 0, else `b(i)`, as integers of their size: selecting floats,
+/// or pairs of bytes, compiles to a branch for each element.
+#[inline(always)]
+fn choose_by<T: Copy>(flags: &[u8], out: &mut [T], a: impl Fn(usize) -> T, b: impl Fn(usize) -> T) {
     macro_rules! choose_as {
         ($t:ty) => {{
-            let n = flags.len().min(out.len()).min(a.len()).min(b.len());
-            let out = out.as_mut_ptr().cast::<$t>();
-            let (a, b) = (a.as_ptr().cast::<$t>(), b.as_ptr().cast::<$t>());
-            for (i, flag) in flags[..n].iter().enumerate() {
-                // SAFETY: all slices have `n` elements of the size of the integer, and accesses are
-                // unaligned.
+            for (i, (out, flag)) in out.iter_mut().zip(flags).enumerate() {
+                // SAFETY: the integer has the size of the element, of which all bytes are kept.
                 unsafe {
-                    let (a, b) = (a.add(i).read_unaligned(), b.add(i).read_unaligned());
+                    let (a, b) = (transmute_copy::<T, $t>(&a(i)), transmute_copy::<T, $t>(&b(i)));
                     let mask = <$t>::from(*flag != 0).wrapping_neg();
-                    out.add(i).write_unaligned(b ^ ((a ^ b) & mask));
+                    *out = transmute_copy(&(b ^ ((a ^ b) & mask)));
                 }
             }
         }};
@@ -281,8 +291,8 @@ fn choose<T: Copy>(flags: &[u8], out: &mut [T], a: &[T], b: &[T]) {
         4 => choose_as!(u32),
         8 => choose_as!(u64),
         _ => {
-            for (((out, flag), a), b) in out.iter_mut().zip(flags).zip(a).zip(b) {
-                *out = if *flag != 0 { *a } else { *b };
+            for (i, (out, flag)) in out.iter_mut().zip(flags).enumerate() {
+                *out = if *flag != 0 { a(i) } else { b(i) };
             }
         }
     }
