@@ -47,6 +47,8 @@ const LEAST_PART: usize = 400;
 /// Work: shortest part in nanoseconds of a serial region, which checks for cancellation before each
 /// part.
 const LEAST_PART_ALONE: usize = 2_000;
+// Work shorter than a region is one part: `Work::is_short`.
+const _: () = assert!(REGION < LEAST_PART_ALONE);
 /// Work: parts per thread, so that a thread that starts late leaves parts to others.
 const PARTS_PER_THREAD: usize = 4;
 
@@ -92,6 +94,13 @@ impl Work {
         computing.max(self.bytes.saturating_mul(1000) / BYTES_PER_MICROSECOND)
     }
 
+    /// Whether the work takes less than [`REGION`], so that it is one part of one thread.
+    /// Multiplies where [`Work::nanoseconds`] divides: a division is slow beside a short step.
+    fn is_short(&self) -> bool {
+        self.operations < REGION / 1000 * self.operation.per_microsecond()
+            && self.bytes < REGION / 1000 * BYTES_PER_MICROSECOND
+    }
+
     /// Returns the number of threads of `pool` that the work is worth; 1 if it should stay serial.
     pub fn threads(&self, pool: &Pool) -> usize {
         let (all, time) = (pool.threads().min(self.pieces), self.nanoseconds());
@@ -107,6 +116,9 @@ impl Work {
     /// Cuts the pieces for the threads of `pool`. A serial region gets parts, too, so that it can
     /// end early.
     pub fn cut(&self, pool: &Pool) -> Parts {
+        if self.is_short() {
+            return Parts { threads: 1, count: 1 };
+        }
         let threads = self.threads(pool);
         if threads == 1 {
             let most = self.nanoseconds() / LEAST_PART_ALONE;
@@ -214,6 +226,23 @@ mod tests {
         assert_eq!([long, longest], [16, 16]);
         // Two threads share any work that is worth two.
         assert_eq!(Work::new(Operation::MultiplyAdd, 130_000).threads(&pool.at_most(2)), 2);
+    }
+
+    #[test]
+    fn a_microsecond_is_the_limit_of_short_work() {
+        let pool = pool(16);
+        for operation in [Operation::MultiplyAdd, Operation::Element, Operation::TreeStep] {
+            let most = operation.per_microsecond();
+            for operations in [0, 1, most - 1, most, 2 * most] {
+                let work = Work::new(operation, operations);
+                assert_eq!(work.is_short(), work.nanoseconds() < REGION);
+                let parts = Parts { threads: work.threads(&pool), count: work.cut(&pool).count };
+                assert!(!work.is_short() || parts == Parts { threads: 1, count: 1 }, "{parts:?}");
+            }
+        }
+        let bytes = BYTES_PER_MICROSECOND;
+        assert!(Work::new(Operation::Element, 1).with_bytes(bytes - 1).is_short());
+        assert!(!Work::new(Operation::Element, 1).with_bytes(bytes).is_short());
     }
 
     #[test]
