@@ -90,8 +90,25 @@ impl Arena {
         reads: &[Range<usize>],
         writes: &[Range<usize>],
     ) -> Result<(ReadSlices<'_>, WriteSlices<'_>), ArenaError> {
+        let (mut read, mut written) = (ReadSlices::new(), WriteSlices::new());
+        self.borrow_into(reads, writes, &mut read, &mut written)?;
+        Ok((read, written))
+    }
+
+    /// Borrows slices like [`Arena::borrow`], and adds them to lists of the caller: a result of
+    /// both lists would be copied.
+    ///
+    /// # Errors
+    /// See [`Arena::borrow`].
+    pub fn borrow_into<'a>(
+        &'a mut self,
+        reads: &[Range<usize>],
+        writes: &[Range<usize>],
+        read: &mut ReadSlices<'a>,
+        written: &mut WriteSlices<'a>,
+    ) -> Result<(), ArenaError> {
         if reads.is_empty() && writes.is_empty() {
-            return Ok((SmallVec::new(), SmallVec::new()));
+            return Ok(());
         }
         let len = self.block.len();
         for range in reads.iter().chain(writes) {
@@ -111,28 +128,21 @@ impl Arena {
             }
         }
         let start = self.block.start();
-        let reads = reads
-            .iter()
-            .map(|range| {
-                // SAFETY: the range lies within the block (checked above), whose bytes are
-                // initialised. The result lives as long as the exclusive borrow of `self`, through
-                // which alone the block is reachable, and no write overlaps it.
-                unsafe {
-                    std::slice::from_raw_parts(start.add(range.start), range.end - range.start)
-                }
-            })
-            .collect();
-        let writes = writes
-            .iter()
-            .map(|range| {
-                // SAFETY: as above; and no other slice handed out, read or write, overlaps this
-                // one.
-                unsafe {
-                    std::slice::from_raw_parts_mut(start.add(range.start), range.end - range.start)
-                }
-            })
-            .collect();
-        Ok((reads, writes))
+        for range in reads {
+            // SAFETY: the range lies within the block (checked above), whose bytes are initialised.
+            // The slice lives as long as the exclusive borrow of `self`, through which alone the
+            // block is reachable, and no write overlaps it.
+            read.push(unsafe {
+                std::slice::from_raw_parts(start.add(range.start), range.end - range.start)
+            });
+        }
+        for range in writes {
+            // SAFETY: as above; and no other slice handed out, read or write, overlaps this one.
+            written.push(unsafe {
+                std::slice::from_raw_parts_mut(start.add(range.start), range.end - range.start)
+            });
+        }
+        Ok(())
     }
 }
 

@@ -32,7 +32,6 @@ pub trait Pages: AsRef<[u8]> + Send + Sync {
 }
 
 /// Reference-counted range of bytes. Cloning and slicing copy no bytes.
-#[derive(Clone)]
 pub struct Buffer {
     /// `None` only while dropping.
     owner: Option<Arc<dyn Owner>>,
@@ -141,7 +140,7 @@ impl Buffer {
     /// Returns an identity of the bytes that does not keep them alive.
     #[doc(hidden)]
     pub fn name(&self) -> BufferName {
-        let owner = self.owner.as_ref().map(Arc::downgrade);
+        let owner = self.share().as_ref().map(Arc::downgrade);
         BufferName { owner, offset: self.offset, len: self.len }
     }
 
@@ -156,7 +155,16 @@ impl Buffer {
         Buffer { owner: Some(owner), offset: 0, len }
     }
 
+    /// Returns the owner for another reference to it.
+    fn share(&self) -> &Option<Arc<dyn Owner>> {
+        if let Some(owner) = &self.owner {
+            owner.note_sharing();
+        }
+        &self.owner
+    }
+
     /// Returns the number of bytes.
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
@@ -183,7 +191,7 @@ impl Buffer {
             return err!(Range, "bytes {range:?} of a buffer of {} bytes", self.len);
         }
         Ok(Buffer {
-            owner: self.owner.clone(),
+            owner: self.share().clone(),
             offset: self.offset + range.start,
             len: range.end - range.start,
         })
@@ -212,7 +220,17 @@ impl Buffer {
     /// Borrows the bytes for writing; `None` if other buffers share them, or if they must not be
     /// written.
     fn unique_bytes(&mut self) -> Option<&mut [u8]> {
-        let bytes = Arc::get_mut(self.owner.as_mut()?)?.bytes_mut()?;
+        let owner = self.owner.as_mut()?;
+        let owner = if owner.was_shared() {
+            Arc::get_mut(owner)?
+        } else {
+            // SAFETY: `share` is the only source of further references, strong or weak, and has not
+            // been called since the owner had this one alone. The borrow of `self` is exclusive, so
+            // nothing calls it meanwhile. `Arc::get_mut` locks the count of weak references, which
+            // takes a notable part of the time of a short step.
+            unsafe { &mut *Arc::as_ptr(owner).cast_mut() }
+        };
+        let bytes = owner.bytes_mut()?;
         Some(bytes.get_mut(self.offset..self.offset + self.len).unwrap_or(&mut []))
     }
 
@@ -285,6 +303,12 @@ impl From<Vec<u8>> for Buffer {
     }
 }
 
+impl Clone for Buffer {
+    fn clone(&self) -> Self {
+        Buffer { owner: self.share().clone(), offset: self.offset, len: self.len }
+    }
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(owner) = self.owner.take() {
@@ -307,6 +331,12 @@ pub(crate) trait Owner: Send + Sync {
     /// Returns the mapping, if the bytes are in one.
     fn pages(&self) -> Option<&dyn Pages> {
         None
+    }
+    /// Notes that there will be another reference, strong or weak.
+    fn note_sharing(&self) {}
+    /// Whether there may be, or have been, another reference than that of the caller.
+    fn was_shared(&self) -> bool {
+        true
     }
     /// Releases a buffer's reference when the buffer is dropped.
     fn release(self: Arc<Self>) {}

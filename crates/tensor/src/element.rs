@@ -54,6 +54,7 @@ macro_rules! data_types {
             /// All types, ordered by number.
             pub const ALL: [DataType; 28] = [$(DataType::$variant),*];
 
+            #[inline]
             const fn facts(self) -> Facts {
                 match self {
                     $(DataType::$variant => Facts { name: $name, bits: $bits, class: Class::$class },)*
@@ -111,6 +112,7 @@ impl DataType {
     }
 
     /// Returns the type's number in a file.
+    #[inline]
     pub const fn number(self) -> i32 {
         self as i32
     }
@@ -121,6 +123,7 @@ impl DataType {
     }
 
     /// Returns the width of one element in bits; `None` for strings.
+    #[inline]
     pub const fn bits(self) -> Option<usize> {
         match self.facts().bits {
             0 => None,
@@ -130,6 +133,7 @@ impl DataType {
 
     /// Returns the width of one element in bytes; `None` for strings and for types narrower than
     /// one byte.
+    #[inline]
     pub const fn element_bytes(self) -> Option<usize> {
         match self.bits() {
             Some(bits) if bits % 8 == 0 => Some(bits / 8),
@@ -139,6 +143,7 @@ impl DataType {
 
     /// Returns the number of bytes that `elems` elements take, with the padding of the last byte;
     /// `None` for strings and on overflow.
+    #[inline]
     pub const fn storage_bytes(self, elems: usize) -> Option<usize> {
         let Some(bits) = self.bits() else { return None };
         // 8 elements of `bits` bits fill `bits` bytes; the rest is rounded up. Computed like this,

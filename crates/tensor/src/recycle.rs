@@ -52,6 +52,8 @@ struct Lent {
     home: Weak<Recycler>,
     /// Whether it is outside of the stock. Written by its only owner.
     is_lent: AtomicBool,
+    /// Whether there has been more than one reference since it was lent.
+    was_shared: AtomicBool,
 }
 
 /// Size in bytes below which a buffer only takes a block of its own length, rounded up to 64.
@@ -66,7 +68,8 @@ const MOST_FREE: usize = 4096;
 impl Lent {
     /// Makes a block that is lent.
     fn new(bytes: Option<AlignedBytes>, has_grown: bool, home: Weak<Recycler>) -> Lent {
-        Lent { bytes, has_grown, home, is_lent: AtomicBool::new(true) }
+        let (is_lent, was_shared) = (AtomicBool::new(true), AtomicBool::new(false));
+        Lent { bytes, has_grown, home, is_lent, was_shared }
     }
 
     fn len(&self) -> usize {
@@ -165,6 +168,7 @@ impl Recycler {
         let lent = match found {
             Some(block) => {
                 block.is_lent.store(true, Ordering::Relaxed);
+                block.was_shared.store(false, Ordering::Relaxed);
                 block
             }
             // Leaves room for slight growth, so that a sequence that grows with every call finds
@@ -237,10 +241,21 @@ impl Owner for Lent {
         self.bytes.as_deref_mut()
     }
 
+    // Relaxed, as a buffer is shared by a thread that has it, and other threads get theirs from it.
+    fn note_sharing(&self) {
+        self.was_shared.store(true, Ordering::Relaxed);
+    }
+
+    fn was_shared(&self) -> bool {
+        self.was_shared.load(Ordering::Relaxed)
+    }
+
     fn release(mut self: Arc<Self>) {
-        let Some(lent) = Arc::get_mut(&mut self) else { return };
-        let Some(home) = lent.home.upgrade() else { return };
-        *lent.is_lent.get_mut() = false;
+        if self.was_shared() && Arc::get_mut(&mut self).is_none() {
+            return;
+        }
+        let Some(home) = self.home.upgrade() else { return };
+        self.is_lent.store(false, Ordering::Relaxed);
         home.give_back(self);
     }
 }
@@ -286,6 +301,35 @@ mod tests {
         assert_ne!(recycler.take(1000).unwrap().as_slice().as_ptr(), start);
         drop(recycler);
         assert_eq!(other.len(), 10_000);
+    }
+
+    #[test]
+    fn a_block_that_was_shared_is_written_in_place_by_its_next_owner_only() {
+        let recycler = Arc::new(Recycler::default());
+        let mut first = recycler.take(1000).unwrap();
+        let place = first.as_slice().as_ptr();
+
+        assert!(first.is_unique());
+        let (copy, part, name) = (first.clone(), first.slice(0..10).unwrap(), first.name());
+        for other in [Some(copy), Some(part), None] {
+            drop(other);
+            assert!(!first.is_unique(), "a part or a name is left");
+        }
+        let again = name.buffer().unwrap();
+        drop(name);
+        assert!(!first.is_unique());
+        drop(again);
+        assert!(first.is_unique());
+        first.make_mut().unwrap().fill(1);
+        drop(first);
+        let mut next = recycler.take(1000).unwrap();
+        assert_eq!((next.as_slice().as_ptr(), next.is_unique()), (place, true));
+        let kept = next.clone();
+        next.make_mut().unwrap().fill(2);
+        assert_eq!(
+            (kept.as_slice().as_ptr(), kept.as_slice()[0], next.as_slice()[0]),
+            (place, 1, 2)
+        );
     }
 
     #[test]

@@ -199,26 +199,31 @@ impl Tensor {
     }
 
     /// Returns the element type.
+    #[inline]
     pub fn data_type(&self) -> DataType {
         self.data_type
     }
 
     /// Returns the dims, outermost first; empty for a scalar.
+    #[inline]
     pub fn dims(&self) -> &[usize] {
         &self.dims
     }
 
     /// Returns the number of dims.
+    #[inline]
     pub fn rank(&self) -> usize {
         self.dims.len()
     }
 
     /// Returns the number of elements: 1 for a scalar.
+    #[inline]
     pub fn len(&self) -> usize {
         self.elems
     }
 
     /// Whether the tensor has no elements, because a dim is 0.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.elems == 0
     }
@@ -230,6 +235,7 @@ impl Tensor {
     }
 
     /// Returns the bytes of all elements in row-major order; empty for strings.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         match &self.storage {
             Storage::Bytes(buffer) => buffer.as_slice(),

@@ -209,6 +209,7 @@ impl<'a> TensorView<'a> {
     }
 
     /// Borrows the view again, dims and strides included, so that it never allocates.
+    #[inline]
     pub fn reborrow(&self) -> TensorView<'_> {
         let layout = match self.layout.strides() {
             None => ViewLayout::Dense,
@@ -224,26 +225,31 @@ impl<'a> TensorView<'a> {
     }
 
     /// Returns the element type.
+    #[inline]
     pub fn data_type(&self) -> DataType {
         self.data_type
     }
 
     /// Returns the dims, outermost first; empty for a scalar.
+    #[inline]
     pub fn dims(&self) -> &[usize] {
         &self.dims
     }
 
     /// Returns the number of dims.
+    #[inline]
     pub fn rank(&self) -> usize {
         self.dims.len()
     }
 
     /// Returns the number of elements: 1 for a scalar.
+    #[inline]
     pub fn len(&self) -> usize {
         self.elems
     }
 
     /// Whether the view has no elements, because a dim is 0.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.elems == 0
     }
@@ -262,6 +268,7 @@ impl<'a> TensorView<'a> {
     }
 
     /// Returns all data that the view borrows, including elements outside of the view.
+    #[inline]
     pub fn data(&self) -> ViewData<'a> {
         self.data
     }
@@ -278,6 +285,7 @@ impl<'a> TensorView<'a> {
 
     /// Returns the bytes of the elements if they are contiguous and start at a byte boundary;
     /// otherwise, and for strings, `None`.
+    #[inline]
     pub fn contiguous_bytes(&self) -> Option<&'a [u8]> {
         let ViewData::Bytes(bytes) = self.data else {
             return None;
@@ -548,16 +556,19 @@ impl<'a> TensorViewMut<'a> {
     }
 
     /// Returns the element type.
+    #[inline]
     pub fn data_type(&self) -> DataType {
         self.data_type
     }
 
     /// Returns the dims, outermost first; empty for a scalar.
+    #[inline]
     pub fn dims(&self) -> &[usize] {
         &self.dims
     }
 
     /// Returns the number of elements: 1 for a scalar.
+    #[inline]
     pub fn len(&self) -> usize {
         self.elems
     }
@@ -568,11 +579,13 @@ impl<'a> TensorViewMut<'a> {
     }
 
     /// Borrows the bytes of all elements in row-major order.
+    #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.bytes
     }
 
     /// Converts the view into the bytes of all elements, for the full lifetime of the borrow.
+    #[inline]
     pub fn into_bytes(self) -> &'a mut [u8] {
         self.bytes
     }
