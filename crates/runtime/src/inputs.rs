@@ -471,9 +471,10 @@ fn dims_fit<'p>(
             shape.len()
         ));
     }
-    for (axis, (size, wanted)) in dims.iter().zip(shape).enumerate() {
+    for (axis, wanted) in shape.iter().enumerate() {
+        let size = dims[axis];
         if let Dim::Known(wanted) = wanted
-            && usize::try_from(*wanted) != Ok(*size)
+            && usize::try_from(*wanted) != Ok(size)
         {
             return Err(format!(
                 "has shape {dims:?}, but the model expects {declared}: dimension {axis} is \
@@ -483,7 +484,7 @@ fn dims_fit<'p>(
         let Some(name) = wanted.as_symbol() else {
             continue;
         };
-        sizes.note(name, *size, port).map_err(|(before, by)| {
+        sizes.note(name, size, port).map_err(|(before, by)| {
             let by = by.name();
             format!(
                 "has shape {dims:?}, so {name} is {size}, but {name} is {before} for the input '{by}'"

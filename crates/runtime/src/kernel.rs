@@ -3,6 +3,8 @@
 mod target;
 
 use std::borrow::Cow;
+use std::fmt;
+use std::mem::take;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -13,7 +15,7 @@ use sardonyx_kernels::pixels::{Pixels, PixelsMut};
 use sardonyx_kernels::{Exec, Isa, scratch_bytes};
 use sardonyx_model::{Shape, Type};
 use sardonyx_ops::AttributeView;
-use sardonyx_tensor::{DataType, Dims, Element, Recycler, Tensor, Value};
+use sardonyx_tensor::{DataType, Dims, Element, Recycler, Tensor, Value, emptied};
 use sardonyx_tensor::{TensorView, TensorViewMut};
 use smallvec::SmallVec;
 
@@ -349,13 +351,38 @@ pub(crate) enum Operand<'a> {
     Absent,
 }
 
-/// Operands of one node; more than eight allocate.
-pub(crate) type OperandList<'a> = SmallVec<[Operand<'a>; 8]>;
+/// Lists of a call, empty between steps, so that a step does not allocate them. In the call itself
+/// they would take two kilobytes, which are copied when it is made.
+#[derive(Default)]
+pub(crate) struct CallLists {
+    operands: Vec<Operand<'static>>,
+    targets: Vec<Target<'static>>,
+}
+
+impl CallLists {
+    /// Takes the lists for a call.
+    #[inline]
+    pub(crate) fn take<'a>(&mut self) -> (Vec<Operand<'a>>, Vec<Target<'a>>) {
+        (emptied(take(&mut self.operands)), emptied(take(&mut self.targets)))
+    }
+
+    /// Keeps the lists of a call for the next one.
+    #[inline]
+    pub(crate) fn keep(&mut self, operands: Vec<Operand<'_>>, targets: Vec<Target<'_>>) {
+        (self.operands, self.targets) = (emptied(operands), emptied(targets));
+    }
+}
+
+impl fmt::Debug for CallLists {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallLists").finish_non_exhaustive()
+    }
+}
 
 /// Run of one node.
 pub(crate) struct Call<'a> {
-    pub(crate) operands: OperandList<'a>,
-    pub(crate) targets: SmallVec<[Target<'a>; 8]>,
+    pub(crate) operands: Vec<Operand<'a>>,
+    pub(crate) targets: Vec<Target<'a>>,
     /// Index of the input that shares the memory of the first output.
     pub(crate) over: Option<usize>,
     pub(crate) exec: &'a Exec<'a>,

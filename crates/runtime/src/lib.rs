@@ -82,7 +82,7 @@ pub use rewrite::rewrites;
 pub use run::StepEvent;
 pub use sardonyx_kernels::{Panic, catch_panic, keep_panic_places};
 pub use session::{
-    Input, KeptPorts, KeptState, OldValue, Pending, PendingError, Session, StateUse, StepInfo,
+    Input, KeptPorts, KeptState, Lend, OldValue, Pending, PendingError, Session, StateUse, StepInfo,
 };
 pub use stop::{StopFlag, StopReason, Stopped};
 pub use thread_pool::ThreadPool;

@@ -9,6 +9,7 @@ use sardonyx_tensor::{Arena, DataType, Dims, TensorView, TensorViewMut, Value};
 use crate::error::RunError;
 use crate::executable::Body;
 use crate::iteration_plan::IterationPlan;
+use crate::kernel::CallLists;
 use crate::plan::{KeptRows, Plan, make_plan};
 use crate::program::RegionKind;
 use crate::schedule::Schedule;
@@ -25,6 +26,7 @@ pub(crate) struct Memory {
     /// Memory of old values that new state overwrites.
     pub(crate) lent: HeldValues<'static>,
     pub(crate) wanted: Wanted<'static>,
+    pub(crate) lists: CallLists,
     /// Buffers of iterations besides the arena.
     pub(crate) buffers: Option<Arena>,
     /// Memory for inner graphs, of which one runs at a time.
@@ -93,13 +95,18 @@ impl Planned {
 pub(crate) struct Plans(Vec<(InputTypes, Arc<Planned>)>);
 
 impl Plans {
-    /// Returns the plan for inputs of these sizes.
-    pub(crate) fn find(&mut self, given: &[Held<'_>]) -> Option<Arc<Planned>> {
+    /// Moves the plan for inputs of these sizes to the front and returns it.
+    pub(crate) fn find(&mut self, given: &[Held<'_>]) -> Option<&Arc<Planned>> {
         let found = self.0.iter().position(|(key, _)| fits(key, given))?;
         if found != 0 {
             self.0[..=found].rotate_right(1);
         }
-        Some(self.0[0].1.clone())
+        Some(self.newest())
+    }
+
+    /// Returns the plan that was found or inserted last.
+    pub(crate) fn newest(&self) -> &Arc<Planned> {
+        &self.0.first().expect("a plan was found or inserted").1
     }
 
     /// Inserts a plan and evicts the least recently used one.

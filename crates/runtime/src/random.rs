@@ -20,33 +20,42 @@ use smallvec::SmallVec;
 #[derive(Debug)]
 pub(crate) struct Seed {
     seed: u64,
-    /// Number of runs so far.
-    runs: AtomicU64,
+    /// Number of runs so far; `None` if no node draws.
+    runs: Option<AtomicU64>,
 }
 
 impl Seed {
-    /// Makes a generator from a seed, by default a new one each time.
-    pub(crate) fn new(seed: Option<u64>) -> Seed {
+    /// Makes a generator from a seed, by default a new one each time. Runs of programs that do not
+    /// draw are not counted, as that takes a notable part of the time of a short run.
+    pub(crate) fn new(seed: Option<u64>, draws: bool) -> Seed {
         // The hasher of the standard library is seeded by the system, and needs no dependency.
         let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
-        Seed { seed, runs: AtomicU64::new(0) }
+        Seed { seed, runs: draws.then(AtomicU64::default) }
     }
 
     /// Starts the random numbers of the next run. A run with a seed of its own is not counted.
     pub(crate) fn next_run(&self, own: Option<u64>) -> Randomness {
-        let (seed, run) = match own {
-            Some(seed) => (seed, 0),
-            None => (self.seed, self.runs.fetch_add(1, Ordering::Relaxed)),
+        let (seed, run) = match (own, &self.runs) {
+            (Some(seed), _) => (seed, Some(0)),
+            (None, Some(runs)) => (self.seed, Some(runs.fetch_add(1, Ordering::Relaxed))),
+            (None, None) => (self.seed, None),
         };
         Randomness { seed, run, drawn: RefCell::default() }
     }
+}
+
+/// Whether a node of the model may draw: operators that do have an attribute `seed`.
+pub(crate) fn draws(resolved: &Resolved) -> bool {
+    let mut nodes = resolved.model().graphs().flat_map(|(_, graph)| &graph.nodes);
+    nodes.any(|node| resolved.schema(*node).is_none_or(|schema| schema.attribute("seed").is_some()))
 }
 
 /// Random numbers of a run.
 #[derive(Debug)]
 pub(crate) struct Randomness {
     seed: u64,
-    run: u64,
+    /// Number of the run; `None` if no node draws.
+    run: Option<u64>,
     /// Number of draws by the hash of a node's name, sorted.
     drawn: RefCell<SmallVec<[(u32, u32); 4]>>,
 }
@@ -65,7 +74,9 @@ impl Randomness {
             }
         };
         let (_, times) = &mut drawn[place];
-        let stream = [self.run as u32, (self.run >> 32) as u32, key, *times];
+        debug_assert!(self.run.is_some(), "a node draws that `draws` does not find");
+        let run = self.run.unwrap_or(0);
+        let stream = [run as u32, (run >> 32) as u32, key, *times];
         *times = times.wrapping_add(1);
         Philox::new(self.seed, stream)
     }
@@ -117,27 +128,27 @@ mod tests {
             }
             streams
         };
-        let found = streams(&Seed::new(Some(3)));
+        let found = streams(&Seed::new(Some(3), true));
         let mut distinct = found.clone();
         distinct.sort();
         distinct.dedup();
         assert_eq!(distinct.len(), 6);
-        assert_eq!(streams(&Seed::new(Some(3))), found);
-        assert!(streams(&Seed::new(Some(4))).iter().all(|stream| !found.contains(stream)));
-        assert_ne!(streams(&Seed::new(None)), streams(&Seed::new(None)));
+        assert_eq!(streams(&Seed::new(Some(3), true)), found);
+        assert!(streams(&Seed::new(Some(4), true)).iter().all(|stream| !found.contains(stream)));
+        assert_ne!(streams(&Seed::new(None, true)), streams(&Seed::new(None, true)));
         // The order of nodes has no effect.
-        let run = Seed::new(Some(3)).next_run(None);
+        let run = Seed::new(Some(3), true).next_run(None);
         assert_eq!(format!("{:?}", run.stream(b"a")), found[1]);
     }
 
     #[test]
     fn a_run_with_its_own_seed_repeats_and_changes_no_other_run() {
         let stream = |run: Randomness| format!("{:?}", run.stream(b"a"));
-        let seed = Seed::new(Some(3));
+        let seed = Seed::new(Some(3), true);
         let own = stream(seed.next_run(Some(8)));
         assert_eq!(stream(seed.next_run(Some(8))), own);
         assert_ne!(stream(seed.next_run(Some(9))), own);
-        assert_eq!(stream(seed.next_run(None)), stream(Seed::new(Some(3)).next_run(None)));
+        assert_eq!(stream(seed.next_run(None)), stream(Seed::new(Some(3), true).next_run(None)));
     }
 
     #[test]

@@ -14,14 +14,16 @@ use std::time::{Duration, Instant};
 
 use sardonyx_kernels::{Exec, Pool};
 use sardonyx_model::{NodeId, Type};
-use sardonyx_tensor::{Arena, ArenaError, Recycler, TensorError, TensorView, Value, ViewData};
+use sardonyx_tensor::{
+    Arena, ArenaError, ReadSlices, Recycler, TensorError, TensorView, Value, ViewData, WriteSlices,
+};
 use smallvec::SmallVec;
 
 use crate::account::Account;
 use crate::error::{KernelError, RunError};
 use crate::executable::{Body, Executable, Region, Step, Work};
 use crate::inputs::ExcludedBranch;
-use crate::kernel::{Call, Kernel, Operand, Target};
+use crate::kernel::{Call, CallLists, Kernel, Operand, Target};
 use crate::memory::{Held, Memory, Planned};
 use crate::node_error::{NodeError, NodeInput};
 use crate::plan::Plan;
@@ -142,6 +144,7 @@ struct Room<'m, 'h> {
     arena: &'m mut Arena,
     /// Memory of inner graphs.
     inner: &'m mut Option<Box<Memory>>,
+    lists: &'m mut CallLists,
     held: &'m mut [Held<'h>],
 }
 
@@ -193,11 +196,11 @@ impl Run<'_> {
             let stopped = Stopped::new(reason, &self.executable.resolved, None);
             return Err(RunError::Stopped(Box::new(stopped)));
         }
-        let mut inner = memory.inner.take();
+        let (mut inner, mut lists) = (memory.inner.take(), take(&mut memory.lists));
         let arena = memory.arena(planned)?;
-        let walked =
-            self.run_steps(body, planned, &mut Room { arena, inner: &mut inner, held }, watch);
-        memory.inner = inner;
+        let mut room = Room { arena, inner: &mut inner, lists: &mut lists, held };
+        let walked = self.run_steps(body, planned, &mut room, watch);
+        (memory.inner, memory.lists) = (inner, lists);
         walked
     }
 
@@ -285,9 +288,11 @@ impl Run<'_> {
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), Failed> {
         let _span = spans::enter_step(self.executable, &body.steps[scheduled.step]);
-        let Room { arena, inner, held } = room;
+        let Room { arena, inner, lists, held } = room;
         let account = self.account;
-        self.progress.node.set(Some(body.steps[scheduled.step].origins[0]));
+        let step = &body.steps[scheduled.step];
+        let origin = step.origins.as_slice()[0];
+        self.progress.node.set(Some(origin));
         // Most steps take no inputs, and an absent list need not be moved.
         let mut given = scheduled.takes.then(|| {
             let mut given: SmallVec<[Value; 1]> = SmallVec::new();
@@ -296,24 +301,25 @@ impl Run<'_> {
         });
         let taken = account.charged_bytes();
         let (plan, schedule) = (&planned.plan, &planned.schedule);
-        let step = &body.steps[scheduled.step];
         let goals = schedule.goals(scheduled);
-        let (read, mut written) =
-            arena.borrow(schedule.reads(scheduled), schedule.writes(scheduled))?;
+        let (mut read, mut written) = (ReadSlices::new(), WriteSlices::new());
+        let (reads, writes) = (schedule.reads(scheduled), schedule.writes(scheduled));
+        arena.borrow_into(reads, writes, &mut read, &mut written)?;
         let makes_values = goals.iter().any(|goal| matches!(goal, Goal::Held(..)));
         let mut lent: Lent<'a> = SmallVec::new();
         if makes_values {
             lend(goals, held, &mut lent);
         }
-        let mut made: SmallVec<[(u32, Value); 2]> = SmallVec::new();
-        // A call has two kilobytes: ends it with a block, as a call of `drop` would copy it.
+        // The value comes first: it is copied in pieces at the same offsets as it was written.
+        let mut made: SmallVec<[(Option<Value>, u32); 2]> = SmallVec::new();
         {
+            let (operands, targets) = lists.take();
             let mut call = Call {
-                operands: SmallVec::new(),
-                targets: SmallVec::new(),
+                operands,
+                targets,
                 over: scheduled.over,
                 exec: &self.exec,
-                random: Draws::new(&self.random, &self.executable.resolved, step.origins[0]),
+                random: Draws::new(&self.random, &self.executable.resolved, origin),
                 memory: Some(self.recycler),
                 account,
             };
@@ -362,25 +368,26 @@ impl Run<'_> {
                     self.run_region(at, planned, inner, &mut call, watch)?;
                 }
             }
-            if !makes_values {
-                account.settle(taken);
-                return Ok(());
-            }
-            for (position, goal) in goals.iter().enumerate() {
-                if let (Goal::Held(place, _), Target::Owned(value)) =
-                    (goal, &mut call.targets[position])
-                    && let Some(value) = value.take()
-                {
-                    made.push((*place, value));
+            let Call { operands, mut targets, .. } = call;
+            if makes_values {
+                for (position, goal) in goals.iter().enumerate() {
+                    if let (Goal::Held(place, _), Target::Owned(value)) =
+                        (goal, &mut targets[position])
+                        && value.is_some()
+                    {
+                        made.push((value.take(), *place));
+                    }
                 }
             }
+            lists.keep(operands, targets);
         }
         let mut kept = taken;
-        // Taken from the end: an iterator over the list would move all of it.
-        while let Some((place, value)) = made.pop() {
-            let bytes = value.bytes();
+        for (value, place) in &mut made {
+            let bytes = value.as_ref().map_or(0, Value::bytes);
             kept = kept.saturating_add(bytes);
-            held[place as usize] = Held::Value(value, bytes);
+            if let Some(value) = value.take() {
+                held[*place as usize] = Held::Value(value, bytes);
+            }
         }
         account.settle(kept);
         while let Some((place, bytes)) = lent.pop() {

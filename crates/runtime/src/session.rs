@@ -25,7 +25,7 @@ use crate::inputs::{InputPorts, Port, declare, find};
 use crate::memory::{Memories, Plans};
 use crate::node_error::operators;
 use crate::options::Options;
-use crate::random::Seed;
+use crate::random::{Seed, draws};
 use crate::report::CompileReport;
 use crate::rewrite::Note;
 use crate::run::IterationPlans;
@@ -34,7 +34,7 @@ use crate::spans;
 
 pub use end::{OldValue, Pending, PendingError};
 pub use kept_state::{KeptPorts, KeptState, StateUse};
-pub use runs::Input;
+pub use runs::{Input, Lend};
 
 /// Compiled model, which any number of threads may run at the same time.
 pub struct Session {
@@ -188,6 +188,7 @@ impl Session {
         executable.resolved.drop_mapped();
         executable.inference.forget_mapped();
         let steps = executable.body.all_steps().len();
+        let seed = Seed::new(options.seed, draws(&executable.resolved));
         Ok(Session {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             iteration_plans: (0..steps).map(|_| IterationPlans::default()).collect(),
@@ -202,7 +203,7 @@ impl Session {
             pool,
             memory_limit: options.memory_limit,
             reserved,
-            seed: Seed::new(options.seed),
+            seed,
             plans: Mutex::default(),
             sizes: KnownSizes::default(),
             recycler: Arc::default(),

@@ -51,15 +51,15 @@ fn lends(session: &Session, views: &[(&str, TensorView<'_>)], expected: &[&Tenso
     let mut memory: Vec<Vec<u8>> = expected.iter().map(|t| vec![0xa5; t.bytes().len()]).collect();
     let mut places: Vec<Option<&mut Vec<u8>>> = memory.iter_mut().map(Some).collect();
     let mut asked = Vec::new();
-    let mut outputs = Vec::new();
+    // Earlier values are replaced.
+    let mut outputs = vec![Some(Value::Tensor(tensor(1, &[1]))); expected.len()];
     let mut lend = |index: usize, data_type, dims: &[usize]| {
         assert_eq!((data_type, dims), (expected[index].data_type(), expected[index].dims()));
         asked.push(index);
         let place = places[index].take().filter(|_| asked.len() % 2 == 1)?;
         Some(TensorViewMut::new(data_type, dims, place).unwrap())
     };
-    session.run_lending(views, &mut outputs, &RunOptions::new(), &mut lend).unwrap();
-    assert_eq!(outputs.len(), expected.len());
+    session.run_lending(views, &mut outputs, &RunOptions::new(), Some(&mut lend)).unwrap();
     let all = outputs.iter().zip(&memory).zip(expected).enumerate();
     for (index, ((output, memory), expected)) in all {
         let place = asked.iter().position(|asked| *asked == index);
@@ -115,7 +115,7 @@ fn memory_that_does_not_fit_an_output_is_refused() {
         let views = [("x", x.view())];
         let mut memory = Some(memory);
         let mut lend = |_, _, _: &[usize]| memory.take();
-        let ran = session.run_lending(&views, &mut Vec::new(), &RunOptions::new(), &mut lend);
+        let ran = session.run_lending(&views, &mut [None], &RunOptions::new(), Some(&mut lend));
         match ran.unwrap_err() {
             RunError::Input(error) => error.to_string(),
             other => other.to_string(),

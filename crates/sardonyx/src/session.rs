@@ -663,10 +663,23 @@ impl Session {
         options: &RunOptions<'_>,
         mut lend: impl FnMut(usize, DataType, &[usize]) -> Option<TensorViewMut<'v>>,
     ) -> Result<Vec<Option<Value>>, Error> {
-        let mut outputs = Vec::with_capacity(self.outputs().len());
+        let mut outputs: Vec<Option<Value>> = self.outputs().iter().map(|_| None).collect();
+        self.run_lending_to(&mut outputs, inputs, options, Some(&mut lend))?;
+        Ok(outputs)
+    }
+
+    /// Runs the model like [`Session::run_lending`], and puts the outputs in places of the caller,
+    /// one for each output of the model.
+    pub(crate) fn run_lending_to<'v>(
+        &self,
+        outputs: &mut [Option<Value>],
+        inputs: &'v [(&str, TensorView<'_>)],
+        options: &RunOptions<'_>,
+        lend: Option<&mut runtime::Lend<'_, 'v>>,
+    ) -> Result<(), Error> {
         self.demand_unchanged_files()?;
-        let run = self.0.compiled.run_lending(inputs, &mut outputs, options, &mut lend);
-        run.map(|()| outputs).map_err(|error| self.report_run_error(error))
+        let run = self.0.compiled.run_lending(inputs, outputs, options, lend);
+        run.map_err(|error| self.report_run_error(error))
     }
 
     /// Starts building the state of a series of runs, in which outputs become inputs of the next

@@ -12,7 +12,7 @@ use crate::device::{Division, ShardReport};
 use crate::edit::InvalidResult;
 use crate::infer::{InferOptions, Inferred};
 use crate::run::SessionState;
-use crate::{Error, Model, Port, Session, SessionBuilder, Type, Value};
+use crate::{Error, Model, Port, RunOptions, Session, SessionBuilder, TensorView, Type, Value};
 
 pub use crate::external::{DataAccess, open_data_file}; // python: onnx.external_data_helper
 pub use crate::functions::OperatorFunction; // python: onnx.defs; cli: ops
@@ -41,6 +41,7 @@ pub use sardonyx_passes::{CheckPart, Reference}; // python: onnx.checker; cli: c
 pub use sardonyx_passes::{NEWEST_IR_VERSION, RELEASES}; // python: onnx.helper; cli: convert --help
 pub use sardonyx_passes::{Optimizer, WithoutBody}; // cli, python: add-training, inline
 pub use sardonyx_proto::{Encoded, suggest}; // tests: pieces of a model; cli: "did you mean"
+pub use sardonyx_runtime::Lend; // capi: outputs in memory of the caller
 pub use sardonyx_runtime::{keep_panic_places, rewrites}; // cli, python: panics; cli: explain
 pub use sardonyx_tensor::{CastOptions, cast}; // cli: inputs; python: TensorProto to arrays
 pub use sardonyx_tensor::{Class, swap_bytes}; // cli: stats; python: arrays
@@ -322,8 +323,22 @@ impl SessionBuilderExt for SessionBuilder<'_> {
 }
 
 /// Unstable methods of [`Session`] that describe the compiled model. Used by cli, `explain` and
-/// `profile`; python; tests.
+/// `profile`; python; capi; tests.
 pub trait SessionExt {
+    /// Runs the model like [`Session::run_lending`], and puts the outputs in places of the caller,
+    /// one for each output of the model, so that their list is not allocated.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Session::run_lending`]; [`ErrorKind::Input`](crate::ErrorKind::Input) for
+    /// another number of places.
+    fn run_lending_to<'v>(
+        &self,
+        outputs: &mut [Option<Value>],
+        inputs: &'v [(&str, TensorView<'_>)],
+        options: &RunOptions<'_>,
+        lend: Option<&mut Lend<'_, 'v>>,
+    ) -> Result<(), Error>;
     /// Lists the compiled steps in the order in which a run executes them.
     fn steps(&self) -> Vec<profile::StepInfo>;
     /// Returns the counts and times that the compiler reports.
@@ -348,6 +363,16 @@ pub trait SessionExt {
 }
 
 impl SessionExt for Session {
+    fn run_lending_to<'v>(
+        &self,
+        outputs: &mut [Option<Value>],
+        inputs: &'v [(&str, TensorView<'_>)],
+        options: &RunOptions<'_>,
+        lend: Option<&mut Lend<'_, 'v>>,
+    ) -> Result<(), Error> {
+        Session::run_lending_to(self, outputs, inputs, options, lend)
+    }
+
     fn steps(&self) -> Vec<profile::StepInfo> {
         Session::steps(self)
     }

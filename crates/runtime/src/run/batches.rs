@@ -4,12 +4,11 @@
 
 use sardonyx_tensor::shape::{elems, strides};
 use sardonyx_tensor::{DataType, Dims, Tensor, TensorView, Value};
-use smallvec::SmallVec;
 
 use super::stack::Slices;
 use super::{Failed, RegionStep, Run, Watch};
 use crate::error::{KernelError, fail};
-use crate::kernel::{Call, Operand, OperandList, Target};
+use crate::kernel::{Call, Operand, Target};
 use crate::memory::{Memory, Planned};
 
 /// Sizes of a batch.
@@ -43,7 +42,7 @@ impl Run<'_> {
         let blanks = if lengths.is_empty() { blanks(call, carried + scanned)? } else { Vec::new() };
         let no_length = blanks.first().map(|_| &0);
         for (index, length) in lengths.iter().chain(no_length).enumerate() {
-            let mut operands: OperandList<'_> = SmallVec::new();
+            let mut operands = Vec::with_capacity(call.operands.len() - 1);
             for (position, operand) in call.operands.iter().enumerate().skip(1) {
                 operands.push(match operand {
                     Operand::Tensor(_) if position <= blanks.len() => {

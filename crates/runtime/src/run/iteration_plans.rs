@@ -52,7 +52,7 @@ impl IterationPlans {
         let plans = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(planned) = plans().find(given) {
             choice.new = 0;
-            return Some(planned);
+            return Some(Arc::clone(planned));
         }
         let repeats = choice.last.as_ref().is_some_and(|last| fits(last, given));
         if choice.new >= PATIENCE && !repeats {

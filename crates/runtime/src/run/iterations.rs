@@ -192,15 +192,17 @@ impl Run<'_> {
         };
         buffers.reserve(plan.bytes)?;
         let (mut inner, held) = (memory.inner.take(), emptied(take(&mut memory.held)));
+        let lists = take(&mut memory.lists);
         let arena = memory.arena(planned).map_err(Failed::Inside)?;
-        let (ran, held) = {
+        let (ran, held, lists) = {
             let (_, lent) = buffers.borrow(&[], &plan.buffers)?;
+            let spare = SmallVec::new();
             let mut iterations =
-                Iterations { run: self, site, plan, held, spare: SmallVec::new(), fits: true };
+                Iterations { run: self, site, plan, held, lists, spare, fits: true };
             let ran = iterations.run_all(lent, arena, &mut inner, around, iterating, watch);
-            (ran, emptied(iterations.held))
+            (ran, emptied(iterations.held), iterations.lists)
         };
-        memory.held = held;
+        (memory.held, memory.lists) = (held, lists);
         memory.inner = inner;
         memory.buffers = Some(buffers);
         self.account.credit(bytes);

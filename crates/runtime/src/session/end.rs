@@ -18,7 +18,7 @@ use crate::account::Account;
 use crate::border::{admit, lies_well};
 use crate::error::{InputError, RunError};
 use crate::executable::{Capture, Commit, Step, Work};
-use crate::kernel::{Call, MemorySource, Operand, Target};
+use crate::kernel::{Call, CallLists, MemorySource, Operand, Target};
 use crate::memory::{Held, HeldValues, Memory, Planned};
 use crate::node_error::NodeError;
 use crate::plan::Place;
@@ -255,6 +255,12 @@ pub(crate) struct Ending<'e, 'h> {
     pub(crate) progress: &'e Progress,
 }
 
+/// Memory that a step of a commit program runs in.
+struct StepRoom<'m> {
+    arena: &'m mut Arena,
+    lists: &'m mut CallLists,
+}
+
 impl Ending<'_, '_> {
     /// Runs the commit program. `lent` holds, by new value, the memory of old values that are
     /// overwritten. Returns the other new values, with the numbers of their outputs.
@@ -271,6 +277,7 @@ impl Ending<'_, '_> {
         let Some(commit) = &executable.body.commit else { return Ok(Vec::new()) };
         let mut made = self.allocate(commit, lent)?;
         let mut free = made.iter_mut().map(|(_, tensor)| tensor);
+        let mut lists = take(&mut memory.lists);
         let arena = memory.arena(self.planned)?;
         self.progress.has_written.set(lent.iter().any(is_lent));
         let mut events = Vec::new();
@@ -280,7 +287,8 @@ impl Ending<'_, '_> {
             let _span = spans::enter_step(executable, step);
             self.progress.node.set(Some(step.origins[0]));
             let ran = Watch::step(&mut noting, step.number, |_| {
-                self.step(commit, step, arena, lent, &mut free)
+                let room = StepRoom { arena: &mut *arena, lists: &mut lists };
+                self.step(commit, step, room, lent, &mut free)
             });
             ran.map_err(|what| {
                 let (resolved, inputs) = (&executable.resolved, Vec::new());
@@ -288,6 +296,7 @@ impl Ending<'_, '_> {
                 RunError::Node(Box::new(error))
             })?;
         }
+        memory.lists = lists;
         if let Some(watch) = watch {
             events.into_iter().for_each(|event| watch.report(event));
         }
@@ -347,7 +356,7 @@ impl Ending<'_, '_> {
         &self,
         commit: &Commit,
         step: &Step,
-        arena: &mut Arena,
+        room: StepRoom<'_>,
         lent: &mut [Held<'_>],
         free: &mut impl Iterator<Item = &'f mut Tensor>,
     ) -> Result<(), String> {
@@ -371,12 +380,13 @@ impl Ending<'_, '_> {
             _ => None,
         });
         let reads: SmallVec<[Range<usize>; 8]> = reads.collect();
-        let (read, _) = arena.borrow(&reads, &[]).map_err(|error| error.to_string())?;
+        let (read, _) = room.arena.borrow(&reads, &[]).map_err(|error| error.to_string())?;
         let mut read = read.iter().copied();
         let exec = Exec::new(&self.session.pool, executable.isa);
+        let (operands, targets) = room.lists.take();
         let mut call = Call {
-            operands: SmallVec::new(),
-            targets: SmallVec::new(),
+            operands,
+            targets,
             over: None,
             exec: &exec,
             random: Draws::default(),
@@ -405,9 +415,11 @@ impl Ending<'_, '_> {
             call.targets.push(Target::Planned { data_type: *elem, dims, bytes, laid: None });
         }
         match &step.work {
-            Work::Kernel(kernel) => kernel.run(&mut call).map_err(|error| error.to_string()),
-            Work::Region(_) => Err("a step with graphs is not committed".to_string()),
+            Work::Kernel(kernel) => kernel.run(&mut call).map_err(|error| error.to_string())?,
+            Work::Region(_) => return Err("a step with graphs is not committed".to_string()),
         }
+        room.lists.keep(call.operands, call.targets);
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use sardonyx_tensor::{Value, emptied};
 
 use super::Session;
 use super::kept_state::KeptState;
-use super::runs::{Input, Ran, Request, Terms, give_all};
+use super::runs::{Input, Ran, Request, Terms, give_all, with_plans};
 use crate::error::RunError;
 use crate::options::RunOptions;
 use crate::run::{Progress, StepEvent, Watch};
@@ -30,7 +30,7 @@ impl Session {
         options: &RunOptions<'_>,
     ) -> Result<(), RunError> {
         let _span = spans::enter_run();
-        outputs.clear();
+        let outputs = self.make_room(outputs);
         state.demand_session(self)?;
         let progress = Progress::default();
         let ran =
@@ -43,7 +43,7 @@ impl Session {
         &self,
         inputs: impl Iterator<Item = (N, Input<'v>)>,
         state: &mut KeptState,
-        outputs: &mut Vec<Option<Value>>,
+        outputs: &mut [Option<Value>],
         options: &RunOptions<'_>,
         progress: &Progress,
     ) -> Result<(), RunError> {
@@ -54,20 +54,23 @@ impl Session {
         let mut watch = tell.as_mut().map(|tell| Watch::new(tell));
         state.reset_copied();
         self.with_memory(|memory| {
-            let ran = {
-                let mut give = give_all(inputs);
-                let request = Request::new(&mut give).with_kept(&mut *state);
-                self.run_main(memory, request, &terms, &mut watch)?
-            };
-            let Ran { planned, mut held, wanted } = ran;
-            self.collect_outputs(&planned.schedule, &mut held, outputs, &account)?;
-            for (output, value) in self.run_commit(memory, &planned, &held, &terms, &mut watch)? {
-                outputs[output] = Some(self.release(output, value, &account)?);
-            }
-            memory.held = emptied(take(&mut held));
-            memory.wanted = emptied(wanted);
-            drop(held);
-            state.commit(self, &planned.plan, outputs)
+            with_plans(memory, |plans, memory| {
+                let ran = {
+                    let mut give = give_all(inputs);
+                    let request = Request::new(&mut give).with_kept(&mut *state);
+                    self.run_main(plans, memory, request, &terms, &mut watch)?
+                };
+                let Ran { planned, mut held, wanted } = ran;
+                self.collect_outputs(&planned.schedule, &mut held, outputs, &account)?;
+                let made = self.run_commit(memory, planned, &held, &terms, &mut watch)?;
+                for (output, value) in made {
+                    outputs[output] = Some(self.release(output, value, &account)?);
+                }
+                memory.held = emptied(take(&mut held));
+                memory.wanted = emptied(wanted);
+                drop(held);
+                state.commit(self, &planned.plan, outputs)
+            })
         })
     }
 }

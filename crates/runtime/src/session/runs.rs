@@ -4,7 +4,7 @@
 //! waits for another run: it takes a [`Memory`] that no other run uses, with the plans in it, and
 //! returns it for the next run.
 
-use std::mem::{swap, take};
+use std::mem::take;
 use std::slice;
 use std::sync::{Arc, PoisonError};
 
@@ -16,7 +16,7 @@ use super::Session;
 use super::end::{Ending, Pending, Remains};
 use super::kept_state::KeptState;
 use crate::account::Account;
-use crate::border::{admit, convert_output, is_aligned};
+use crate::border::{admit, convert_output, has_sparse, is_aligned};
 use crate::error::{InputError, Internal, RunError};
 use crate::inputs::{AllClosed, ExcludedBranch, GiveInputs, Port, Sorter, find};
 use crate::kernel::Operand;
@@ -44,7 +44,7 @@ pub enum Input<'v> {
 
 /// Outputs of a run, in the order of the model; `None` for those written into memory of the caller,
 /// and for new values of state that are not computed yet.
-type OutputValues = Vec<Option<Value>>;
+type OutputValues = [Option<Value>];
 
 /// State shared by the parts of a run.
 pub(super) struct Terms<'r, 'o> {
@@ -55,8 +55,8 @@ pub(super) struct Terms<'r, 'o> {
 }
 
 /// Main program after its run.
-pub(super) struct Ran<'v> {
-    pub(super) planned: Arc<Planned>,
+pub(super) struct Ran<'p, 'v> {
+    pub(super) planned: &'p Arc<Planned>,
     pub(super) held: Vec<Held<'v>>,
     pub(super) wanted: Wanted<'v>,
 }
@@ -108,7 +108,7 @@ fn give_views<'v>(
 
 /// Function that lends memory of the caller for an output, by its number, type and dimensions;
 /// `None` if the output becomes a value.
-type Lend<'l, 'v> = dyn FnMut(usize, DataType, &[usize]) -> Option<TensorViewMut<'v>> + 'l;
+pub type Lend<'l, 'v> = dyn FnMut(usize, DataType, &[usize]) -> Option<TensorViewMut<'v>> + 'l;
 
 impl<'v> From<Input<'v>> for Held<'v> {
     fn from(input: Input<'v>) -> Held<'v> {
@@ -163,8 +163,7 @@ impl Session {
     ) -> Result<(), RunError> {
         let mut give = give_all(inputs);
         let request = Request::new(&mut give);
-        outputs.clear();
-        self.run_to_end(request, Some(outputs), options)
+        self.run_to_end(request, Some(self.make_room(outputs)), options)
     }
 
     /// Runs the model like [`Session::run_on`], but leaves the new values of the session's
@@ -181,7 +180,7 @@ impl Session {
         options: &RunOptions<'_>,
     ) -> Result<Pending<'s>, RunError> {
         let _span = spans::enter_run();
-        outputs.clear();
+        let outputs = self.make_room(outputs);
         let progress = Progress::default();
         let mut give = give_all(inputs);
         let request = Request::new(&mut give);
@@ -206,13 +205,15 @@ impl Session {
         let mut watch = tell.as_mut().map(|tell| Watch::new(tell));
         let began = watch.as_ref().map(Watch::began);
         let terms = Terms { account: &account, recycler: &recycler, options, progress };
-        let ran = self.run_main(&mut memory, request, &terms, &mut watch);
-        let ran = ran.and_then(|mut ran| {
-            self.collect_outputs(&ran.planned.schedule, &mut ran.held, outputs, &account)?;
-            Ok(ran)
+        let mut plans = take(&mut memory.plans);
+        let ran = self.run_main(&mut plans, &mut memory, request, &terms, &mut watch);
+        let ran = ran.and_then(|Ran { planned, mut held, wanted }| {
+            self.collect_outputs(&planned.schedule, &mut held, outputs, &account)?;
+            Ok((Arc::clone(planned), held, wanted))
         });
+        memory.plans = plans;
         match ran {
-            Ok(Ran { planned, held, wanted }) => {
+            Ok((planned, held, wanted)) => {
                 memory.wanted = emptied(wanted);
                 let remains = Remains { memory, planned, held, account, recycler, began };
                 Pending::new(self, remains)
@@ -227,8 +228,8 @@ impl Session {
     /// Runs the model on inputs that stay with the caller. Calls `lend` before the first step for
     /// the memory of each output whose type and dimensions are known by then, that is not empty,
     /// and that is neither an input, nor a constant, nor another output: dense, aligned memory.
-    /// Fills `outputs` with all outputs, in the order of the model, with `None` for those written
-    /// into lent memory. After the first runs with inputs of some sizes this does not allocate for
+    /// Fills `outputs`, one place for each output of the model, with `None` for those written into
+    /// lent memory. After the first runs with inputs of some sizes this does not allocate for
     /// the latter, like [`Session::run_into`].
     ///
     /// # Errors
@@ -238,13 +239,20 @@ impl Session {
     pub fn run_lending<'v>(
         &self,
         inputs: &'v [(&str, TensorView<'_>)],
-        outputs: &mut Vec<Option<Value>>,
+        outputs: &mut [Option<Value>],
         options: &RunOptions<'_>,
-        lend: &mut dyn FnMut(usize, DataType, &[usize]) -> Option<TensorViewMut<'v>>,
+        lend: Option<&mut Lend<'_, 'v>>,
     ) -> Result<(), RunError> {
+        let (places, count) = (outputs.len(), self.outputs().len());
+        if places != count {
+            let what = format!("the model has {count} outputs, but there are places for {places}");
+            return Err(InputError::new(what).into());
+        }
         let mut give = give_views(inputs);
-        let request = Request { lend: Some(lend), ..Request::new(&mut give) };
-        outputs.clear();
+        let mut request = Request::new(&mut give);
+        if let Some(lend) = lend {
+            request.lend = Some(lend);
+        }
         self.run_to_end(request, Some(outputs), options)
     }
 
@@ -298,6 +306,16 @@ impl Session {
         self.run_to_end(request, None, options)
     }
 
+    /// Makes a list one place for each output.
+    pub(super) fn make_room<'o>(
+        &self,
+        outputs: &'o mut Vec<Option<Value>>,
+    ) -> &'o mut OutputValues {
+        outputs.clear();
+        outputs.resize_with(self.outputs().len(), || None);
+        outputs
+    }
+
     /// Runs the model to the end. Outputs that are not written into memory of the caller become
     /// `values`, if that is given.
     fn run_to_end(
@@ -342,21 +360,23 @@ impl Session {
         let mut tell = options.watch.map(|watch| move |event: StepEvent| watch(event));
         let mut watch = tell.as_mut().map(|tell| Watch::new(tell));
         self.with_memory(|memory| {
-            let ran = self.run_main(memory, request, &terms, &mut watch)?;
-            let Ran { planned, mut held, mut wanted } = ran;
-            if let Some(values) = &mut values {
-                self.collect_outputs(&planned.schedule, &mut held, values, &account)?;
-            }
-            if self.executable.body.commit.is_some() {
-                let made = self.run_commit(memory, &planned, &held, &terms, &mut watch)?;
-                self.deliver_state(made, &mut values, &mut wanted, &account)?;
-            }
-            if values.is_none() {
-                self.copy_outputs(&planned, &held, &mut wanted)?;
-            }
-            memory.held = emptied(held);
-            memory.wanted = emptied(wanted);
-            Ok(())
+            with_plans(memory, |plans, memory| {
+                let ran = self.run_main(plans, memory, request, &terms, &mut watch)?;
+                let Ran { planned, mut held, mut wanted } = ran;
+                if let Some(values) = &mut values {
+                    self.collect_outputs(&planned.schedule, &mut held, values, &account)?;
+                }
+                if self.executable.body.commit.is_some() {
+                    let made = self.run_commit(memory, planned, &held, &terms, &mut watch)?;
+                    self.deliver_state(made, &mut values, &mut wanted, &account)?;
+                }
+                if values.is_none() {
+                    self.copy_outputs(planned, &held, &mut wanted)?;
+                }
+                memory.held = emptied(held);
+                memory.wanted = emptied(wanted);
+                Ok(())
+            })
         })
     }
 
@@ -390,13 +410,14 @@ impl Session {
     }
 
     /// Runs the main program.
-    pub(super) fn run_main<'v>(
+    pub(super) fn run_main<'p, 'v>(
         &self,
+        plans: &'p mut Plans,
         memory: &mut Memory,
         request: Request<'_, 'v>,
         terms: &Terms<'_, '_>,
         watch: &mut Option<Watch<'_>>,
-    ) -> Result<Ran<'v>, RunError> {
+    ) -> Result<Ran<'p, 'v>, RunError> {
         let Request { give, mut kept, want, lend } = request;
         let mut given: HeldValues<'v> = emptied(take(&mut memory.given));
         let closed = self.sort_inputs(give, kept.as_deref(), &mut given, terms.account)?;
@@ -404,28 +425,29 @@ impl Session {
         if let Some(want) = want {
             want(&mut wanted)?;
         }
-        let mut planned = self.find_plan(memory, &given)?;
+        self.find_plan(plans, &given)?;
         if let Some(kept) = kept.as_deref_mut()
-            && !kept.make_room(self, &planned.plan)?
+            && !kept.make_room(self, &plans.newest().plan)?
         {
             kept.inputs().for_each(|(input, value)| given[input] = value);
-            planned = self.find_plan(memory, &given)?;
+            self.find_plan(plans, &given)?;
         }
+        let planned = plans.newest();
         self.charge_arena(&planned.plan, terms.account)?;
-        let mut held = self.hold(memory, &planned, given);
+        let mut held = self.hold(memory, planned, given);
         if let Some(kept) = kept {
             kept.lend(&planned.schedule, &mut held)?;
         }
         if !wanted.is_empty() {
-            self.lend(&planned, &mut held, &mut wanted)?;
+            self.lend(planned, &mut held, &mut wanted)?;
         }
         if let Some(lend) = lend {
-            self.ask_for_memory(&planned, &mut held, lend)?;
+            self.ask_for_memory(planned, &mut held, lend)?;
         }
         let body = &self.executable.body;
         let run = self.start_run(terms, &closed);
-        let ran = run.program(body, &planned, memory, &mut held, watch);
-        ran.map_err(|error| self.explain_failure(&planned, error))?;
+        let ran = run.program(body, planned, memory, &mut held, watch);
+        ran.map_err(|error| self.explain_failure(planned, error))?;
         if body.commit.is_some() {
             run.check_limits(body, &planned.schedule)?;
         }
@@ -599,23 +621,24 @@ impl Session {
         RunError::Resources(refused.unwrap_or_default())
     }
 
-    fn find_plan(&self, memory: &mut Memory, given: &[Held<'_>]) -> Result<Arc<Planned>, RunError> {
-        if let Some(planned) = memory.plans.find(given) {
-            return Ok(planned);
+    /// Makes the plan for inputs of these sizes the newest of `plans`.
+    fn find_plan(&self, plans: &mut Plans, given: &[Held<'_>]) -> Result<(), RunError> {
+        if plans.find(given).is_some() {
+            return Ok(());
         }
         let key = key_of(given);
-        let plans = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = plans().find(given);
+        let all = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = all().find(given).cloned();
         let planned = match found {
             Some(planned) => planned,
             None => {
                 let planned = Arc::new(self.make_plan(given)?);
-                plans().keep(key.clone(), planned.clone());
+                all().keep(key.clone(), planned.clone());
                 planned
             }
         };
-        memory.plans.keep(key, planned.clone());
-        Ok(planned)
+        plans.keep(key, planned);
+        Ok(())
     }
 
     fn make_plan(&self, given: &[Held<'_>]) -> Result<Planned, RunError> {
@@ -662,7 +685,7 @@ impl Session {
                 (Held::Nothing, Some(default)) => {
                     *place = Held::Value(Value::Tensor(default.clone()), 0);
                 }
-                _ => swap(place, &mut given[index]),
+                _ => *place = take(&mut given[index]),
             }
         }
         memory.given = emptied(given);
@@ -746,9 +769,9 @@ impl Session {
         account: &Account,
     ) -> Result<(), RunError> {
         let committed = self.executable.body.committed_outputs();
-        for index in 0..self.outputs().len() {
+        for (index, output) in outputs.iter_mut().enumerate() {
+            *output = None;
             if committed.contains(&index) {
-                outputs.push(None);
                 continue;
             }
             let source = &schedule.outputs[index];
@@ -757,13 +780,10 @@ impl Session {
                 let is_last = !schedule.outputs[index + 1..].contains(source);
                 let place = &mut held[*place as usize];
                 match place {
-                    Held::Output(_) => {
-                        outputs.push(None);
-                        continue;
-                    }
+                    Held::Output(_) => continue,
                     Held::Value(..) if is_last => {
                         if let Held::Value(value, _) = take(place) {
-                            outputs.push(Some(self.release(index, value, account)?));
+                            *output = Some(self.release(index, value, account)?);
                         }
                         continue;
                     }
@@ -771,7 +791,7 @@ impl Session {
                 }
             }
             let value = self.copy_output(index, source, held)?;
-            outputs.push(Some(self.release(index, value, account)?));
+            *output = Some(self.release(index, value, account)?);
         }
         Ok(())
     }
@@ -811,6 +831,7 @@ impl Session {
     }
 
     /// Converts an output to the declared type.
+    #[inline]
     pub(super) fn release(
         &self,
         output: usize,
@@ -818,9 +839,25 @@ impl Session {
         account: &Account,
     ) -> Result<Value, RunError> {
         let port = &self.outputs()[output];
+        // Most values stay, and a call would copy them.
+        if !port.ty().is_some_and(has_sparse) {
+            return Ok(value);
+        }
         convert_output(value, port.ty(), account)
             .map_err(|error| RunError::Resources(format!("the output '{}': {error}", port.name())))
     }
+}
+
+/// Calls a function with the plans of a memory beside the rest of it, so that a run borrows its
+/// plan while it uses the memory.
+pub(super) fn with_plans<R>(
+    memory: &mut Memory,
+    body: impl FnOnce(&mut Plans, &mut Memory) -> R,
+) -> R {
+    let mut plans = take(&mut memory.plans);
+    let result = body(&mut plans, memory);
+    memory.plans = plans;
+    result
 }
 
 /// Reason that memory of the caller cannot hold an output.

@@ -8,11 +8,11 @@
 
 use std::mem::take;
 
-use sardonyx_tensor::{DataType, Dims, Strides, TensorView, ViewData};
-use smallvec::{SmallVec, smallvec};
+use sardonyx_tensor::{DataType, Dims, Strides, TensorView, ViewData, emptied};
+use smallvec::SmallVec;
 
 use crate::error::{KernelError, fail};
-use crate::kernel::{Call, Kernel, MemoryRules, Operand, OperandList, Target};
+use crate::kernel::{Call, Kernel, MemoryRules, Operand, Target};
 use crate::layout::Layout;
 use crate::ops::tensor::moves::copy_images;
 use crate::random::Draws;
@@ -35,7 +35,7 @@ impl Kernel for OverImages {
             return self.0.run(call);
         };
         let images = Images::new(dims);
-        let operands: OperandList<'_> = take(&mut call.operands);
+        let operands = take(&mut call.operands);
         let found: SmallVec<[Option<PixelOperand<'_>>; 6]> = operands
             .iter()
             .map(|operand| match operand {
@@ -43,12 +43,11 @@ impl Kernel for OverImages {
                 _ => Ok(None),
             })
             .collect::<Result<_, _>>()?;
-        let mut over = SmallVec::new();
-        for (operand, found) in operands.into_iter().zip(&found) {
-            over.push(match found {
-                Some(found) => Operand::Tensor(found.view()?),
-                None => operand,
-            });
+        let mut over = operands;
+        for (operand, found) in over.iter_mut().zip(&found) {
+            if let Some(found) = found {
+                *operand = Operand::Tensor(found.view()?);
+            }
         }
         into_pixels(call, over, |inner| self.0.run(inner))
     }
@@ -65,13 +64,14 @@ pub(in crate::ops) fn over_pixels(
     let images = Images::new(&dims);
     let found = images.find(call, &x)?;
     let x = found.view()?;
-    into_pixels(call, SmallVec::new(), |inner| body(inner, &x))
+    let operands = emptied(take(&mut call.operands));
+    into_pixels(call, operands, |inner| body(inner, &x))
 }
 
 /// Runs `body` on `operands`, in a call whose first output is that of `call` over pixels.
 fn into_pixels(
     call: &mut Call<'_>,
-    operands: OperandList<'_>,
+    operands: Vec<Operand<'_>>,
     body: impl FnOnce(&mut Call<'_>) -> Result<(), KernelError>,
 ) -> Result<(), KernelError> {
     let Some(Target::Planned { laid: Some(laid), dims, data_type, .. }) = call.targets.first()
@@ -85,37 +85,28 @@ fn into_pixels(
         apart = Some(call.scratch::<u8>(images.bytes())?);
     }
     let (over, exec, account) = (call.over, call.exec, call.account);
-    let Some(Target::Planned { bytes, .. }) = call.targets.first_mut() else {
+    // The list of an only target is used for the inner call, as a new one would be allocated.
+    let mut others = take(&mut call.targets);
+    let Target::Planned { bytes, .. } = others.remove(0) else {
         fail!("an output has moved");
     };
+    let list = if others.is_empty() { take(&mut others) } else { Vec::new() };
     let target = match &mut apart {
         Some(apart) => apart,
         None => &mut bytes[..images.bytes()],
     };
-    let mut shorter = SmallVec::new();
-    // Moved one by one, as their lifetimes are shortened to that of the target.
-    for operand in operands {
-        shorter.push(operand);
-    }
-    let mut inner = Call {
-        operands: shorter,
-        targets: smallvec![Target::Planned {
-            data_type,
-            dims: &images.pixels,
-            bytes: target,
-            laid: None,
-        }],
-        over,
-        exec,
-        random: Draws::default(),
-        memory: None,
-        account,
-    };
+    let mut targets: Vec<Target<'_>> = emptied(list);
+    targets.push(Target::Planned { data_type, dims: &images.pixels, bytes: target, laid: None });
+    let mut inner =
+        Call { operands, targets, over, exec, random: Draws::default(), memory: None, account };
     body(&mut inner)?;
-    drop(inner);
+    call.operands = emptied(inner.operands);
+    call.targets = if others.is_empty() { emptied(inner.targets) } else { others };
     if let Some(apart) = apart {
         copy_images(exec.pool, dims, &apart, &images.own, bytes, laid.layout)?;
     }
+    let own = Target::Planned { data_type, dims, bytes, laid: Some(laid) };
+    call.targets.insert(0, own);
     Ok(())
 }
 

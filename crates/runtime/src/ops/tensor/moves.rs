@@ -369,7 +369,6 @@ pub(in crate::ops) fn dense_aligned<'a>(
 mod tests {
     use sardonyx_kernels::{Exec, Isa};
     use sardonyx_tensor::DataType;
-    use smallvec::smallvec;
 
     use super::*;
     use crate::account::Account;
@@ -393,8 +392,8 @@ mod tests {
 
     fn run_movement(first: &Tensor, second: &Tensor) -> Result<Tensor, KernelError> {
         let mut call = Call {
-            operands: smallvec![Operand::Absent],
-            targets: smallvec![Target::Owned(None)],
+            operands: vec![Operand::Absent],
+            targets: vec![Target::Owned(None)],
             over: None,
             exec: &Exec::new(Pool::global(), Isa::detect()),
             random: crate::random::Draws::default(),

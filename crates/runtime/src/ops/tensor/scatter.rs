@@ -380,7 +380,6 @@ mod tests {
     use sardonyx_kernels::{Exec, Isa};
     use sardonyx_ops::AttrValue::{self, Int};
     use sardonyx_tensor::{StringArray, Tensor};
-    use smallvec::smallvec;
 
     use super::*;
     use crate::ops::testing::{run, tensor};
@@ -508,12 +507,12 @@ mod tests {
             let mut memory = [1i16, 2, 3, 4];
             let dims = Dims::from_slice(&[2, 2]);
             let mut call = Call {
-                operands: smallvec![
+                operands: vec![
                     Operand::InPlace,
                     Operand::Tensor(indices.view()),
                     Operand::Tensor(updates.view()),
                 ],
-                targets: smallvec![Target::Planned {
+                targets: vec![Target::Planned {
                     data_type: i16::DATA_TYPE,
                     dims: &dims,
                     bytes: bytemuck::cast_slice_mut(&mut memory),

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::{Around, Iterating, Site};
 use crate::error::KernelError;
 use crate::iteration_plan::{Condition, IterationPlan, NextValue, Stacked};
-use crate::kernel::Operand;
+use crate::kernel::{CallLists, Operand};
 use crate::memory::{Held, Memory};
 use crate::run::regions::borrow;
 use crate::run::stack::{Slices, Stack, format_type};
@@ -21,6 +21,7 @@ pub(super) struct Iterations<'s, 'h> {
     pub(super) site: Site<'s>,
     pub(super) plan: &'s IterationPlan,
     pub(super) held: Vec<Held<'h>>,
+    pub(super) lists: CallLists,
     /// Second buffer of each carried value, until it is in use.
     pub(super) spare: SmallVec<[Option<&'h mut [u8]>; 4]>,
     /// Whether the next iteration has the sizes of this plan.
@@ -51,7 +52,8 @@ impl<'h> Iterations<'_, 'h> {
             let mut ran = self.lend(around.slices, iterating);
             if ran.is_ok() {
                 let held = &mut self.held;
-                let mut room = Room { arena: &mut *arena, inner: &mut *inner, held };
+                let (inner, lists) = (&mut *inner, &mut self.lists);
+                let mut room = Room { arena: &mut *arena, inner, lists, held };
                 let walked = self.run.run_steps(body, planned, &mut room, watch);
                 ran = walked.map_err(Failed::Inside).and_then(|()| self.end_iteration(iterating));
             }
