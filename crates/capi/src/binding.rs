@@ -5,14 +5,13 @@ use std::ffi::c_char;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sardonyx_ort::{Bindings, unknown_name};
-use smallvec::SmallVec;
 
 use crate::failure::{Error, StatusPointer, answer, answer_or, argument, demand, release};
 use crate::handles::{Handle, Object, give};
 use crate::memory::{AllocatorHandle, MemoryInfo};
 use crate::options::RunOptions;
 use crate::pointers::{Out, Text};
-use crate::run::{Input, Wanted, find_output, run};
+use crate::run::{InputList, Wanted, WantedList, find_output, run};
 use crate::session::Session;
 use crate::values::Value;
 
@@ -111,18 +110,23 @@ pub(crate) extern "C" fn run_with_binding(
         demand(std::sync::Arc::ptr_eq(&session.0, &binding.session.0), || {
             "the binding belongs to another session".to_string()
         })?;
-        let (mut values, mut wanted) = (SmallVec::<[_; 4]>::new(), SmallVec::<[Wanted; 2]>::new());
         let bindings = binding.lock();
-        values.extend(bindings.inputs().map(|(index, value)| (index, value.clone())));
-        for output in bindings.outputs() {
-            wanted.push(Wanted { index: output.number, into: output.into.clone() });
-        }
+        let values: Vec<(usize, Value)> =
+            bindings.inputs().map(|(index, value)| (index, value.clone())).collect();
+        let bound = bindings.outputs().iter().map(|output| (output.number, output.into.clone()));
+        let bound: Vec<(usize, Option<Value>)> = bound.collect();
         drop(bindings);
         let ports = session.0.session.inputs();
         let inputs = values.iter().map(|(index, value)| (Cow::from(ports[*index].name()), value));
-        let inputs: SmallVec<[Input<'_>; 4]> = inputs.collect();
+        let inputs: InputList<'_> = inputs.collect();
+        let wanted =
+            bound.iter().map(|(index, into)| Wanted { index: *index, into: into.as_ref() });
+        let wanted: WantedList<'_> = wanted.collect();
         let stop = options.optional()?.map(|options| &options.stop);
         let results = run(&session.0, stop, &inputs, &wanted)?;
+        drop(wanted);
+        let all = bound.into_iter().zip(results);
+        let results = all.filter_map(|((_, into), new)| new.map(|value| *value).or(into)).collect();
         let before = binding.lock().keep(results);
         drop(before);
         Ok(())

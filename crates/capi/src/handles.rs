@@ -84,6 +84,22 @@ impl<T: Object> Handle<T> {
         Handle(pointer)
     }
 
+    /// Returns the object of a pointer that the caller has in an array; `None` for a null pointer.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Handle::get`], but for a null pointer.
+    #[inline]
+    pub(crate) fn borrow(pointer: &*mut T) -> Result<Option<&T>, Error> {
+        let handle = Handle(*pointer);
+        if handle.0.is_null() {
+            return Ok(None);
+        }
+        handle.check()?;
+        // SAFETY: as in `get`; the caller keeps the object for as long as its array.
+        Ok(Some(unsafe { &*handle.0 }))
+    }
+
     /// Takes the object from the caller, which no longer owns it.
     ///
     /// # Errors
@@ -106,8 +122,13 @@ impl<T: Object> Handle<T> {
 
 /// Hands an object to the caller, who releases it.
 pub(crate) fn give<T: Object>(object: T) -> *mut T {
+    give_boxed(Box::new(object))
+}
+
+/// Hands an object in memory of its own to the caller, who releases it.
+pub(crate) fn give_boxed<T: Object>(object: Box<T>) -> *mut T {
     const { assert!(size_of::<T>() > 0, "all objects without bytes have one address") };
-    let pointer = Box::into_raw(Box::new(object));
+    let pointer = Box::into_raw(object);
     live::add(pointer.addr(), T::NAME, true);
     pointer
 }

@@ -175,6 +175,19 @@ impl<T: Copy> Out<T> {
         Ok(())
     }
 
+    /// Writes the result at an index of a row of places.
+    ///
+    /// # Errors
+    ///
+    /// A null pointer.
+    #[inline]
+    pub(crate) fn set_at(self, index: usize, result: T) -> Result<(), Error> {
+        self.demand()?;
+        // SAFETY: the caller promises room for as many results as it asks for.
+        unsafe { self.0.add(index).write_unaligned(result) };
+        Ok(())
+    }
+
     /// Writes several results in a row.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::PoisonError;
 use std::thread;
 
+use sardonyx::tool::{Lend, SessionExt};
 use sardonyx::{
     ErrorKind, Port, RunOptions as EngineOptions, Session as Engine, StopFlag, Tensor, TensorView,
     Value as EngineValue,
@@ -15,7 +16,7 @@ use sardonyx_ort::{Status as Code, unknown_name};
 use smallvec::SmallVec;
 
 use crate::failure::{Error, StatusPointer, answer, argument};
-use crate::handles::{Handle, give};
+use crate::handles::{Handle, give_boxed};
 use crate::options::RunOptions;
 use crate::pointers::{Array, Out, Text};
 use crate::session::{Opens, Session};
@@ -28,13 +29,20 @@ pub(crate) type Input<'a> = (Cow<'a, str>, &'a Value);
 type Inputs<'a> = [Input<'a>];
 
 /// Output that a run returns.
-#[derive(Debug)]
-pub(crate) struct Wanted {
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted<'a> {
     /// Index of the output.
     pub(crate) index: usize,
     /// Value that takes it; `None` for a new one.
-    pub(crate) into: Option<Value>,
+    pub(crate) into: Option<&'a Value>,
 }
+
+/// Inputs and wanted outputs of a run; few need no allocation.
+pub(crate) type InputList<'a> = SmallVec<[Input<'a>; 4]>;
+pub(crate) type WantedList<'a> = SmallVec<[Wanted<'a>; 2]>;
+
+/// New values of a run, by wanted output; `None` where a given value takes the output.
+pub(crate) type NewValues = SmallVec<[Option<Box<Value>>; 2]>;
 
 /// Runs a session and returns the wanted outputs in order.
 ///
@@ -45,10 +53,12 @@ pub(crate) fn run(
     session: &Opens,
     stop: Option<&StopFlag>,
     inputs: &Inputs<'_>,
-    wanted: &[Wanted],
-) -> Result<SmallVec<[Value; 2]>, Error> {
-    let values = match run_once(&session.session, session, stop, inputs, wanted)? {
-        Ok(values) => values,
+    wanted: &[Wanted<'_>],
+) -> Result<NewValues, Error> {
+    let mut values: SmallVec<[Option<EngineValue>; 2]> = SmallVec::new();
+    values.resize_with(session.session.outputs().len(), || None);
+    match run_once(&session.session, session, stop, inputs, wanted, &mut values)? {
+        Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::Input => {
             demand_all(session, inputs)?;
             let differ = has_different_sizes(session.session.inputs(), |port| {
@@ -59,12 +69,12 @@ pub(crate) fn run(
                 return Err(to_run_error(&error));
             }
             let independent = session.independent().map_err(|error| to_run_error(&error))?;
-            let again = run_once(independent, session, stop, inputs, wanted)?;
-            again.map_err(|error| to_run_error(&error))?
+            let again = run_once(independent, session, stop, inputs, wanted, &mut values)?;
+            again.map_err(|error| to_run_error(&error))?;
         }
         Err(error) => return Err(to_run_error(&error)),
-    };
-    collect_outputs(values, wanted)
+    }
+    collect_outputs(&mut values, wanted)
 }
 
 fn to_run_error(error: &sardonyx::Error) -> Error {
@@ -77,7 +87,7 @@ fn demand_all(session: &Opens, inputs: &Inputs<'_>) -> Result<(), Error> {
 }
 
 /// Outputs of the engine in the model's order; `None` for one that was written in place.
-type EngineOutputs = Vec<Option<EngineValue>>;
+type EngineOutputs = [Option<EngineValue>];
 
 /// Runs an engine, within the limits of the options, and records its steps for the profile.
 fn run_once(
@@ -85,20 +95,21 @@ fn run_once(
     session: &Opens,
     stop: Option<&StopFlag>,
     inputs: &Inputs<'_>,
-    wanted: &[Wanted],
-) -> Result<Result<EngineOutputs, sardonyx::Error>, Error> {
+    wanted: &[Wanted<'_>],
+    outputs: &mut EngineOutputs,
+) -> Result<Result<(), sardonyx::Error>, Error> {
     let mut options = EngineOptions::new();
     options.stop = stop.cloned();
     // The profile describes the steps of the first engine.
     let is_first = std::ptr::eq(engine, &raw const session.session);
     let profile = session.profile.as_ref().filter(|_| is_first);
     let Some(recorder) = profile.and_then(|profile| profile.recorder()) else {
-        return run_engine(engine, session, &options, inputs, wanted);
+        return run_engine(engine, session, &options, inputs, wanted, outputs);
     };
     recorder.record(|watch| {
         let mut options = EngineOptions::new().watch(watch);
         options.stop = stop.cloned();
-        run_engine(engine, session, &options, inputs, wanted)
+        run_engine(engine, session, &options, inputs, wanted, outputs)
     })
 }
 
@@ -107,12 +118,13 @@ fn run_engine(
     session: &Opens,
     options: &EngineOptions<'_>,
     inputs: &Inputs<'_>,
-    wanted: &[Wanted],
-) -> Result<Result<EngineOutputs, sardonyx::Error>, Error> {
+    wanted: &[Wanted<'_>],
+    outputs: &mut EngineOutputs,
+) -> Result<Result<(), sardonyx::Error>, Error> {
     if session.has_tensors_only
         && let Some(strings) = hold_strings(inputs)?
     {
-        return Ok(run_in_place(engine, options, inputs, &strings, wanted));
+        return Ok(run_in_place(engine, options, inputs, &strings, wanted, outputs));
     }
     let mut values = Vec::with_capacity(inputs.len());
     for (name, value) in inputs {
@@ -120,8 +132,11 @@ fn run_engine(
         let value = fit_to_input(value.to_engine()?, port.and_then(|port| port.ty()));
         values.push((name.as_ref(), value));
     }
-    let outputs = engine.run(values, options);
-    Ok(outputs.map(|outputs| outputs.into_values().map(Some).collect()))
+    Ok(engine.run(values, options).map(|values| {
+        for (output, value) in outputs.iter_mut().zip(values.into_values()) {
+            *output = Some(value);
+        }
+    }))
 }
 
 /// Tensors of strings among the inputs, with their indices. Inputs are rarely strings.
@@ -149,8 +164,9 @@ fn run_in_place(
     options: &EngineOptions<'_>,
     inputs: &Inputs<'_>,
     strings: &[(usize, Tensor)],
-    wanted: &[Wanted],
-) -> Result<EngineOutputs, sardonyx::Error> {
+    wanted: &[Wanted<'_>],
+    outputs: &mut EngineOutputs,
+) -> Result<(), sardonyx::Error> {
     let mut views: SmallVec<[(&str, TensorView<'_>); 4]> = SmallVec::new();
     let mut strings = strings.iter().peekable();
     for (index, (name, value)) in inputs.iter().enumerate() {
@@ -159,14 +175,15 @@ fn run_in_place(
             views.push((name.as_ref(), tensor.view()));
         }
     }
-    let mut used: SmallVec<[Range<usize>; 4]> = SmallVec::new();
-    if wanted.iter().any(|output| output.into.is_some()) {
-        let bytes = views.iter().filter_map(|(_, view)| view.contiguous_bytes());
-        used.extend(bytes.map(|bytes| to_range(bytes.as_ptr(), bytes.len())));
+    if wanted.iter().all(|output| output.into.is_none()) {
+        return engine.run_lending_to(outputs, &views, options, None);
     }
-    engine.run_lending(&views, options, |index, data_type, dims| {
+    let bytes = views.iter().filter_map(|(_, view)| view.contiguous_bytes());
+    let used = bytes.map(|bytes| to_range(bytes.as_ptr(), bytes.len()));
+    let mut used: SmallVec<[Range<usize>; 4]> = used.collect();
+    let lend: &mut Lend<'_, '_> = &mut |index, data_type, dims| {
         let output = wanted.iter().find(|output| output.index == index)?;
-        let value = output.into.as_ref()?;
+        let value = output.into?;
         let bytes = value.as_tensor()?.bytes();
         let range = to_range(bytes.as_ptr(), bytes.len());
         // The engine writes to aligned memory only; other memory gets a copy.
@@ -178,7 +195,8 @@ fn run_in_place(
         }
         used.push(range);
         value.lend(data_type, dims)
-    })
+    };
+    engine.run_lending_to(outputs, &views, options, Some(lend))
 }
 
 fn to_range(start: *const u8, len: usize) -> Range<usize> {
@@ -186,28 +204,26 @@ fn to_range(start: *const u8, len: usize) -> Range<usize> {
 }
 
 /// Makes the wanted outputs values of the caller.
-fn collect_outputs(
-    mut values: EngineOutputs,
-    wanted: &[Wanted],
-) -> Result<SmallVec<[Value; 2]>, Error> {
-    let mut results: SmallVec<[Value; 2]> = SmallVec::new();
+fn collect_outputs(values: &mut EngineOutputs, wanted: &[Wanted<'_>]) -> Result<NewValues, Error> {
+    let mut results = NewValues::new();
     for (place, output) in wanted.iter().enumerate() {
         let earlier = wanted[..place].iter().position(|other| other.index == output.index);
-        let value = match (values[output.index].take(), &output.into, earlier) {
+        let earlier = earlier.and_then(|place| results[place].as_deref().or(wanted[place].into));
+        let result = match (values[output.index].take(), output.into, earlier) {
             (Some(value), Some(into), _) => {
                 into.copy_from(&value)?;
-                into.clone()
+                None
             }
-            (Some(value), None, _) => Value::from_engine(value)?,
-            (None, None, Some(earlier)) => results[earlier].clone(),
+            (Some(value), None, _) => Some(Value::from_engine(value)?),
+            (None, None, Some(earlier)) => Some(Box::new(earlier.clone())),
             (None, Some(into), Some(earlier)) => {
-                into.copy_from(&results[earlier].to_engine()?)?;
-                into.clone()
+                into.copy_from(&earlier.to_engine()?)?;
+                None
             }
-            (None, Some(into), None) => into.clone(),
+            (None, Some(_), None) => None,
             (None, None, None) => return Err(argument("the run returned no such output")),
         };
-        results.push(value);
+        results.push(result);
     }
     Ok(results)
 }
@@ -225,15 +241,13 @@ struct Request {
     outputs: Out<*mut Value>,
 }
 
-/// Inputs and outputs of a request.
-struct Arguments<'a> {
-    inputs: SmallVec<[Input<'a>; 4]>,
-    wanted: SmallVec<[Wanted; 2]>,
-}
-
 impl Request {
-    fn read(&self) -> Result<Arguments<'_>, Error> {
-        let mut arguments = Arguments { inputs: SmallVec::new(), wanted: SmallVec::new() };
+    /// Reads inputs and outputs into lists of the caller: a result of both would be copied.
+    fn read<'a>(
+        &'a self,
+        inputs: &mut InputList<'a>,
+        wanted: &mut WantedList<'a>,
+    ) -> Result<(), Error> {
         let names = self.input_names.read(self.input_count, "names of inputs")?;
         let values = self.inputs.read(self.input_count, "inputs")?;
         let session = &self.session.get()?.0;
@@ -243,7 +257,7 @@ impl Request {
                 Some(index) => Cow::Borrowed(ports[index].name()),
                 None => name.read("name of an input")?,
             };
-            arguments.inputs.push((name, values[turn].get()?));
+            inputs.push((name, values[turn].get()?));
         }
         let names = self.output_names.read(self.output_count, "names of outputs")?;
         let values = self.outputs.read(self.output_count, "outputs")?;
@@ -253,29 +267,25 @@ impl Request {
                 Some(index) => index,
                 None => find_output(session, &name.read("name of an output")?)?,
             };
-            let into = Handle::new(values[turn]).optional()?.cloned();
-            arguments.wanted.push(Wanted { index, into });
+            wanted.push(Wanted { index, into: Handle::borrow(&values[turn])? });
         }
-        Ok(arguments)
+        Ok(())
     }
 
-    /// Hands outputs to the caller: new values where there was a null pointer.
-    fn give(&self, results: SmallVec<[Value; 2]>) -> Result<(), Error> {
-        let mut pointers: SmallVec<[*mut Value; 4]> = SmallVec::new();
-        pointers.extend_from_slice(self.outputs.read(self.output_count, "outputs")?);
-        for (pointer, result) in pointers.iter_mut().zip(results) {
-            if pointer.is_null() {
-                *pointer = give(result);
-            }
-        }
-        self.outputs.set_all(&pointers)
-    }
-
-    fn run(&self, arguments: &Arguments<'_>) -> Result<(), Error> {
+    fn run(&self, inputs: &Inputs<'_>, wanted: &[Wanted<'_>]) -> Result<(), Error> {
         let stop = self.options.optional()?.map(|options| &options.stop);
-        let results = run(&self.session.get()?.0, stop, &arguments.inputs, &arguments.wanted)?;
-        self.give(results)
+        give_outputs(self.outputs, run(&self.session.get()?.0, stop, inputs, wanted)?)
     }
+}
+
+/// Hands new values to the caller, whose places for them have null pointers.
+fn give_outputs(outputs: Out<*mut Value>, results: NewValues) -> Result<(), Error> {
+    for (index, result) in results.into_iter().enumerate() {
+        if let Some(value) = result {
+            outputs.set_at(index, give_boxed(value))?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the index of the port of this name, without a check that the name is text. Looks at
@@ -322,7 +332,9 @@ pub(crate) extern "C" fn run_session(
             output_count,
             outputs,
         };
-        request.run(&request.read()?)
+        let (mut inputs, mut wanted) = (InputList::new(), WantedList::new());
+        request.read(&mut inputs, &mut wanted)?;
+        request.run(&inputs, &wanted)
     })
 }
 
@@ -351,16 +363,6 @@ mod asynchronous {
     unsafe impl Send for Task {}
 
     impl Task {
-        fn give(&self, results: SmallVec<[Value; 2]>) -> Result<(), Error> {
-            let mut pointers = self.outputs.read(self.output_count, "outputs")?.to_vec();
-            for (pointer, result) in pointers.iter_mut().zip(results) {
-                if pointer.is_null() {
-                    *pointer = give(result);
-                }
-            }
-            self.outputs.set_all(&pointers)
-        }
-
         fn call(self, status: StatusPointer) {
             // SAFETY: the caller has given the function for these arguments.
             unsafe {
@@ -393,7 +395,10 @@ mod asynchronous {
                 output_count,
                 outputs,
             };
-            let Arguments { inputs, wanted } = request.read()?;
+            let (mut inputs, mut wanted) = (InputList::new(), WantedList::new());
+            request.read(&mut inputs, &mut wanted)?;
+            let wanted: Vec<(usize, Option<Value>)> =
+                wanted.iter().map(|output| (output.index, output.into.cloned())).collect();
             let inputs: Vec<(String, Value)> = inputs
                 .into_iter()
                 .map(|(name, value)| (name.into_owned(), value.clone()))
@@ -408,10 +413,13 @@ mod asynchronous {
                 // drops what it uses before the callback, which may release the session.
                 let status = answer("RunAsync", move || {
                     let borrowed = inputs.iter().map(|(name, value)| (Cow::from(name), value));
-                    let borrowed: SmallVec<[Input<'_>; 4]> = borrowed.collect();
-                    let results = run(&session, stop.as_ref(), &borrowed, &wanted)?;
-                    drop(borrowed);
-                    given.give(results)
+                    let borrowed: InputList<'_> = borrowed.collect();
+                    let into = wanted
+                        .iter()
+                        .map(|(index, into)| Wanted { index: *index, into: into.as_ref() });
+                    let into: WantedList<'_> = into.collect();
+                    let results = run(&session, stop.as_ref(), &borrowed, &into)?;
+                    give_outputs(given.outputs, results)
                 });
                 task.call(status);
             });

@@ -12,46 +12,45 @@ use sardonyx_ort::Status as Code;
 use smallvec::SmallVec;
 
 use crate::failure::{Error, StatusPointer, answer, argument, demand, of_tensor, release};
-use crate::handles::{Handle, Object, give};
+use crate::handles::{Handle, Object, give, give_boxed};
 use crate::memory::{AllocatorHandle, CPU, MemoryInfo};
 use crate::pointers::{Array, Out};
 use crate::types::{TensorInfo, TypeInfo, kind, to_data_type, to_number, to_type};
 
-/// Value that C code holds, `OrtValue`. Clones share the content.
+/// Value that C code holds, `OrtValue`. Clones share the content. A tensor of numbers is in the
+/// object itself, as most values are one and each output of a run is made and released.
 #[derive(Debug, Clone)]
-pub(crate) struct Value(pub(crate) Arc<Content>);
+pub(crate) enum Value {
+    /// Tensor of numbers.
+    Numbers(Numbers),
+    /// Tensor of strings, which callers fill in.
+    Strings(Arc<Mutex<Strings>>),
+    /// Value that is not a tensor.
+    Other(Arc<EngineValue>),
+}
 
 impl Object for Value {
     const NAME: &'static str = "OrtValue";
 }
 
-/// Content of a value.
-#[derive(Debug)]
-pub(crate) enum Content {
-    /// Any value but a tensor of strings.
-    Fixed(Fixed),
-    /// Tensor of strings, which callers fill in.
-    Strings(Mutex<Strings>),
-}
-
-/// Value whose memory stays in its place.
-#[derive(Debug)]
-pub(crate) struct Fixed {
-    pub(crate) value: EngineValue,
-    /// Address of the elements of a tensor, for callers who write to them; null for other values.
+/// Tensor whose elements stay in their place.
+#[derive(Debug, Clone)]
+pub(crate) struct Numbers {
+    tensor: Tensor,
+    /// Address of the elements, for callers who write to them.
     start: *mut u8,
-    /// Dims of a tensor, for callers who read them in place.
+    /// Dims for callers who read them in place.
     dims: SignedDims,
 }
 
 /// Dims as C code reads them.
 type SignedDims = SmallVec<[i64; 4]>;
 
-// SAFETY: the address belongs to memory that the value in the same structure owns or borrows from
+// SAFETY: the address belongs to memory that the tensor in the same structure owns or borrows from
 // the caller. The C interface leaves it to callers that no two threads write to it.
-unsafe impl Send for Fixed {}
+unsafe impl Send for Numbers {}
 // SAFETY: as above.
-unsafe impl Sync for Fixed {}
+unsafe impl Sync for Numbers {}
 
 /// Elements of a tensor of strings.
 #[derive(Debug)]
@@ -206,29 +205,25 @@ impl Value {
     /// # Errors
     ///
     /// No memory for a copy.
-    pub(crate) fn from_engine(value: EngineValue) -> Result<Value, Error> {
-        let mut value = match value {
+    pub(crate) fn from_engine(value: EngineValue) -> Result<Box<Value>, Error> {
+        let value = match value {
             EngineValue::Optional(_, Some(held)) => *held,
             other => other,
         };
-        if let EngineValue::Tensor(tensor) = &value
-            && tensor.data_type() == DataType::String
-        {
-            let strings = Strings::new(tensor.clone());
-            return Ok(Value(Arc::new(Content::Strings(Mutex::new(strings)))));
-        }
-        let (start, dims) = match &mut value {
-            EngineValue::Tensor(tensor) => {
+        Ok(Box::new(match value {
+            EngineValue::Tensor(tensor) if tensor.data_type() == DataType::String => {
+                Value::Strings(Arc::new(Mutex::new(Strings::new(tensor))))
+            }
+            EngineValue::Tensor(mut tensor) => {
                 let start = tensor.bytes_mut().map_err(of_tensor)?.as_mut_ptr();
-                (start, to_signed(tensor.dims()))
+                let dims = to_signed(tensor.dims());
+                Value::Numbers(Numbers { tensor, start, dims })
             }
             EngineValue::Sequence(sequence) => {
-                *sequence = copy_shared(sequence)?;
-                (ptr::null_mut(), SignedDims::new())
+                Value::Other(Arc::new(EngineValue::Sequence(copy_shared(&sequence)?)))
             }
-            _ => (ptr::null_mut(), SignedDims::new()),
-        };
-        Ok(Value(Arc::new(Content::Fixed(Fixed { value, start, dims }))))
+            other => Value::Other(Arc::new(other)),
+        }))
     }
 
     /// Makes a tensor over memory of the caller, or of an allocator that frees it.
@@ -240,8 +235,7 @@ impl Value {
         let start = memory.start;
         let buffer = Buffer::from_shared(Arc::new(memory));
         let tensor = Tensor::from_buffer(data_type, dims, buffer).map_err(of_tensor)?;
-        let (value, dims) = (EngineValue::Tensor(tensor), to_signed(dims));
-        Ok(Value(Arc::new(Content::Fixed(Fixed { value, start, dims }))))
+        Ok(Value::Numbers(Numbers { tensor, start, dims: to_signed(dims) }))
     }
 
     /// Returns the value for the engine. It shares memory with `self`.
@@ -250,28 +244,37 @@ impl Value {
     ///
     /// No memory for strings.
     pub(crate) fn to_engine(&self) -> Result<EngineValue, Error> {
-        match &*self.0 {
-            Content::Fixed(fixed) => Ok(fixed.value.clone()),
-            Content::Strings(strings) => {
+        match self {
+            Value::Numbers(numbers) => Ok(EngineValue::Tensor(numbers.tensor.clone())),
+            Value::Strings(strings) => {
                 let strings = strings.lock().unwrap_or_else(PoisonError::into_inner);
                 Ok(EngineValue::Tensor(strings.to_tensor()?))
             }
+            Value::Other(value) => Ok((**value).clone()),
         }
     }
 
     /// Returns the tensor of numbers; `None` for other values.
     pub(crate) fn as_tensor(&self) -> Option<&Tensor> {
-        match &*self.0 {
-            Content::Fixed(fixed) => fixed.value.as_tensor(),
-            Content::Strings(_) => None,
+        match self {
+            Value::Numbers(numbers) => Some(&numbers.tensor),
+            Value::Strings(_) | Value::Other(_) => None,
+        }
+    }
+
+    /// Returns the value that is not a tensor; `None` for tensors.
+    fn as_other(&self) -> Option<&EngineValue> {
+        match self {
+            Value::Other(value) => Some(value),
+            Value::Numbers(_) | Value::Strings(_) => None,
         }
     }
 
     /// Returns the tensor of strings; `None` for other values.
     pub(crate) fn strings(&self) -> Option<&Mutex<Strings>> {
-        match &*self.0 {
-            Content::Fixed(_) => None,
-            Content::Strings(strings) => Some(strings),
+        match self {
+            Value::Strings(strings) => Some(strings),
+            Value::Numbers(_) | Value::Other(_) => None,
         }
     }
 
@@ -282,8 +285,7 @@ impl Value {
         data_type: DataType,
         dims: &[usize],
     ) -> Option<TensorViewMut<'v>> {
-        let Content::Fixed(fixed) = &*self.0 else { return None };
-        let tensor = fixed.value.as_tensor()?;
+        let Value::Numbers(Numbers { tensor, start, .. }) = self else { return None };
         if tensor.data_type() != data_type || tensor.dims() != dims {
             return None;
         }
@@ -293,7 +295,7 @@ impl Value {
         }
         // SAFETY: the memory has `len` bytes, and the C interface leaves it to callers that nothing
         // else uses an output during a run. A run borrows no memory that an input overlaps.
-        let bytes = unsafe { slice::from_raw_parts_mut(fixed.start, len) };
+        let bytes = unsafe { slice::from_raw_parts_mut(*start, len) };
         TensorViewMut::new(data_type, dims, bytes).ok()
     }
 
@@ -368,9 +370,9 @@ impl Value {
 
     /// Returns the number of the kind of the value.
     fn kind(&self) -> c_int {
-        match &*self.0 {
-            Content::Strings(_) => kind::TENSOR,
-            Content::Fixed(fixed) => match &fixed.value {
+        match self {
+            Value::Numbers(_) | Value::Strings(_) => kind::TENSOR,
+            Value::Other(value) => match &**value {
                 EngineValue::Tensor(_) => kind::TENSOR,
                 EngineValue::Sparse(_) => kind::SPARSE,
                 EngineValue::Sequence(_) => kind::SEQUENCE,
@@ -387,10 +389,10 @@ impl Value {
     ///
     /// Another value.
     fn data(&self) -> Result<*mut u8, Error> {
-        match &*self.0 {
-            Content::Fixed(fixed) if fixed.value.as_tensor().is_some() => Ok(fixed.start),
-            Content::Fixed(_) => Err(argument("the OrtValue is not a tensor")),
-            Content::Strings(_) => Err(argument(
+        match self {
+            Value::Numbers(numbers) => Ok(numbers.start),
+            Value::Other(_) => Err(argument("the OrtValue is not a tensor")),
+            Value::Strings(_) => Err(argument(
                 "the elements of a tensor of strings have no address; \
                  GetStringTensorContent copies them",
             )),
@@ -399,30 +401,27 @@ impl Value {
 
     /// Returns the number of values that a sequence or a map gives out.
     fn count_parts(&self) -> Result<usize, Error> {
-        match &*self.0 {
-            Content::Fixed(Fixed { value: EngineValue::Sequence(sequence), .. }) => {
-                Ok(sequence.len())
-            }
-            Content::Fixed(Fixed { value: EngineValue::Map(_), .. }) => Ok(2),
+        match self.as_other() {
+            Some(EngineValue::Sequence(sequence)) => Ok(sequence.len()),
+            Some(EngineValue::Map(_)) => Ok(2),
             _ => Err(argument("the OrtValue is neither a sequence nor a map")),
         }
     }
 
     /// Returns an item of a sequence; of a map its keys (0) or its values (1), as tensors.
-    fn part(&self, index: usize) -> Result<Value, Error> {
+    fn part(&self, index: usize) -> Result<Box<Value>, Error> {
         let count = self.count_parts()?;
         demand(index < count, || {
             format!("index {index} is out of range: the OrtValue has {count} parts")
         })?;
-        let Content::Fixed(fixed) = &*self.0 else {
-            return Err(argument("the OrtValue is neither a sequence nor a map"));
-        };
-        match &fixed.value {
-            EngineValue::Sequence(sequence) => Value::from_engine(sequence.items()[index].clone()),
-            EngineValue::Map(map) if index == 0 => {
+        match self.as_other() {
+            Some(EngineValue::Sequence(sequence)) => {
+                Value::from_engine(sequence.items()[index].clone())
+            }
+            Some(EngineValue::Map(map)) if index == 0 => {
                 Value::from_engine(crate::maps::keys(map)?.into())
             }
-            EngineValue::Map(map) => Value::from_engine(crate::maps::values(map)?.into()),
+            Some(EngineValue::Map(map)) => Value::from_engine(crate::maps::values(map)?.into()),
             _ => Err(argument("the OrtValue is neither a sequence nor a map")),
         }
     }
@@ -456,7 +455,7 @@ pub(crate) extern "C" fn create_tensor_as_ort_value(
         let (data_type, dims) = (to_data_type(element)?, to_dims(shape, rank)?);
         if allocator.is_ours() || data_type == DataType::String {
             let tensor = Tensor::zeros(data_type, &dims).map_err(of_tensor)?;
-            return out.set(give(Value::from_engine(tensor.into())?));
+            return out.set(give_boxed(Value::from_engine(tensor.into())?));
         }
         let len = count_bytes(data_type, &dims)?;
         let start = allocator.allocate(len)?.cast();
@@ -609,12 +608,10 @@ pub(crate) extern "C" fn get_tensor_element_type_and_shape_data_reference(
     rank: Out<usize>,
 ) -> StatusPointer {
     answer("GetTensorElementTypeAndShapeDataReference", || {
-        let (data_type, found): (DataType, &[i64]) = match &*value.get()?.0 {
-            Content::Fixed(Fixed { value: EngineValue::Tensor(tensor), dims, .. }) => {
-                (tensor.data_type(), dims)
-            }
-            Content::Fixed(_) => return Err(argument("the OrtValue is not a tensor")),
-            Content::Strings(strings) => {
+        let (data_type, found): (DataType, &[i64]) = match value.get()? {
+            Value::Numbers(Numbers { tensor, dims, .. }) => (tensor.data_type(), dims),
+            Value::Other(_) => return Err(argument("the OrtValue is not a tensor")),
+            Value::Strings(strings) => {
                 let strings = strings.lock().unwrap_or_else(PoisonError::into_inner);
                 rank.set(strings.dims.len())?;
                 dims.set(strings.dims.as_ptr())?;
@@ -660,7 +657,7 @@ pub(crate) extern "C" fn get_value(
     answer("GetValue", || {
         let out = out.demand()?;
         let index = usize::try_from(index).map_err(|_| argument("the index is negative"))?;
-        out.set(give(value.get()?.part(index)?))
+        out.set(give_boxed(value.get()?.part(index)?))
     })
 }
 
@@ -692,7 +689,7 @@ pub(crate) extern "C" fn create_value(
             }
             _ => return Err(argument(format!("no value of the kind {wanted} is made of others"))),
         };
-        out.set(give(Value::from_engine(value)?))
+        out.set(give_boxed(Value::from_engine(value)?))
     })
 }
 
