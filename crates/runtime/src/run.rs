@@ -381,15 +381,7 @@ impl Run<'_> {
             }
             lists.keep(operands, targets);
         }
-        let mut kept = taken;
-        for (value, place) in &mut made {
-            let bytes = value.as_ref().map_or(0, Value::bytes);
-            kept = kept.saturating_add(bytes);
-            if let Some(value) = value.take() {
-                held[*place as usize] = Held::Value(value, bytes);
-            }
-        }
-        account.settle(kept);
+        account.settle(taken.saturating_add(hold_made(held, &mut made)));
         while let Some((place, bytes)) = lent.pop() {
             held[place as usize] = Held::Output(bytes);
         }
@@ -437,6 +429,20 @@ impl Run<'_> {
             }
         }
     }
+}
+
+/// Puts new values among the held ones, and returns their bytes.
+#[inline]
+fn hold_made(held: &mut [Held<'_>], made: &mut [(Option<Value>, u32)]) -> usize {
+    let mut all = 0usize;
+    for (value, place) in made {
+        let bytes = value.as_ref().map_or(0, Value::bytes);
+        all = all.saturating_add(bytes);
+        if let Some(value) = value.take() {
+            held[*place as usize] = Held::Value(value, bytes);
+        }
+    }
+    all
 }
 
 /// Memory of the caller, removed from the held values while a step writes it.
