@@ -156,7 +156,13 @@ fn public_kernels(directory: &Path, prefix: &str, found: &mut BTreeSet<String>) 
         let text = fs::read_to_string(&path).unwrap();
         let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
         for function in text.split("pub fn ").skip(1) {
-            let signature = function.split('{').next().unwrap();
+            // Braces between parentheses are patterns of arguments.
+            let mut depth = 0;
+            let body = function.find(|c| {
+                depth += i32::from(c == '(') - i32::from(c == ')');
+                c == '{' && depth == 0
+            });
+            let signature = &function[..body.unwrap_or(function.len())];
             let (name, _) = signature.split_once(['(', '<']).unwrap();
             let result = signature.rsplit_once("->").map_or("", |(_, result)| result);
             let convolves = result.contains("ConvError>")
