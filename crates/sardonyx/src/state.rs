@@ -276,8 +276,8 @@ impl<'s> StateBuilder<'s> {
 /// A run writes new rows into the memory of the state and copies no earlier ones where the model
 /// joins both by `Concat`, in `Attention` or `GroupQueryAttention`, or writes rows by
 /// `TensorScatter`. Results have the bits of runs that pass the same values by hand. A run that
-/// fails leaves the state as it was, but for rows in whose place it wrote others. Clones share memory until
-/// one of them runs.
+/// fails leaves the state as it was, but for rows in whose place it wrote others. Clones share
+/// memory until one of them runs.
 ///
 /// ```
 /// use sardonyx::{Model, RunOptions, Session, Tensor};

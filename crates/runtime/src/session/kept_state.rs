@@ -7,8 +7,8 @@
 //! replace the value of their input.
 //!
 //! A run may also write rows from a position on that it computes, as `TensorScatter` and
-//! `GroupQueryAttention` do, which count the valid rows by an input. Where that is before the length
-//! of the state, an error leaves new rows in place of those from the position on.
+//! `GroupQueryAttention` do, which count the valid rows by an input. Where that is before the
+//! length of the state, an error leaves new rows in place of those from the position on.
 
 use std::fmt;
 use std::sync::Arc;

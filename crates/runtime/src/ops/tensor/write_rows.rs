@@ -56,14 +56,16 @@ impl Kernel for WriteRows {
         let end = dims[axis];
         let extension = call.maybe_tensor(EXTENSION)?.cloned();
         if let Some(extension) = &extension {
-            let is_same = |other: usize| other == axis || extension.dims()[other] == dims[other];
-            if extension.rank() != dims.len() || !(0..dims.len()).all(is_same) {
+            let count = extension.dims().get(axis).copied().unwrap_or(0);
+            let mut expected = dims.clone();
+            expected[axis] = count;
+            if extension.dims() != &expected[..] {
                 fail!(
                     "a cache of {dims:?} cannot be extended by {:?} along axis {axis}",
                     extension.dims()
                 );
             }
-            dims[axis] += extension.dims()[axis];
+            dims[axis] += count;
         }
         let sequences = Sequences::new(call, &dims, self.axis, self.around)?;
         let (new, pool) = (call.tensor(NEW)?.clone(), call.exec.pool);
@@ -170,8 +172,10 @@ impl Output<'_> {
         let offset = from.offset().saturating_add_signed(start[0] + start[1]);
         let view =
             TensorView::over_strides(from.data_type(), &dims, &strides, offset, from.data())?;
-        let stride = |axis: usize| self.layout.strides[axis].unsigned_abs();
-        let to = self.layout.offset + part.members.start * stride(0) + position * stride(axis);
+        let Layout { offset, strides } = self.layout;
+        let to = offset
+            + part.members.start * strides[0].unsigned_abs()
+            + position * strides[axis].unsigned_abs();
         copy_into(self.pool, &view, self.data_type, self.bytes, to, self.layout)
     }
 }
