@@ -3,12 +3,14 @@
 //!
 //! Each client runs twice, once with the library that it comes with and once with ours:
 //! onnxruntime-node on the node cases of the onnx package, transformers.js and onnxruntime-genai
-//! on models in directories, and a program that uses the classes of the C++ header. What works
-//! with theirs must work with ours, and results must be equal.
+//! on models in directories, a program that uses the classes of the C++ header, and programs that
+//! use Rust crates on top of `ort`. What works with theirs must work with ours, and results must be
+//! equal.
 
-use crate::workspace::{artifacts, cargo, readable_path, root, run_build};
+use crate::workspace::{artifacts, cargo, files, readable_path, root, run_build};
 use crate::{Result, python, shell};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,6 +34,41 @@ const LIBRARIES: &str = "bin/napi-v6/linux/x64";
 /// Name of the library.
 const LIBRARY: &str = "libonnxruntime.so.1";
 
+/// A program of `tests/clients` that uses a crate on top of `ort`.
+struct CrateProgram {
+    name: &'static str,
+    /// Lines of the manifest for its dependencies.
+    dependencies: &'static str,
+    /// Largest difference of a number from that with the library of onnxruntime.
+    tolerance: f64,
+}
+
+/// Program for fastembed. As `ort` opens its library at run time, no build downloads one.
+const FASTEMBED: CrateProgram = CrateProgram {
+    name: "fastembed",
+    dependencies: r#"
+fastembed = { version = "=7.7.0", default-features = false, features = ["ort-load-dynamic"] }
+"#,
+    // Elements of normalized vectors and scores near 1.
+    tolerance: 1e-5,
+};
+
+/// Program for magika, which has its model in the crate and leaves the features of `ort` to
+/// programs. This release of `ort` compiles only with a feature for the version of the table.
+const MAGIKA: CrateProgram = CrateProgram {
+    name: "magika",
+    dependencies: r#"
+magika = "=1.1.0"
+ort = { version = "=2.0.0-rc.12", default-features = false, features = ["api-24", "load-dynamic"] }
+"#,
+    // Its variances are differences of large sums. Of 198 files, scores by onnxruntime were up to
+    // 1.8e-2 from those in 64 bits, with as much between a file alone and in a batch.
+    tolerance: 5e-2,
+};
+
+/// Number of files that magika labels, of the workspace and of the system each.
+const LABELED: usize = 100;
+
 #[derive(clap::Args)]
 pub(crate) struct Clients {
     /// The cargo profile that the library is built with.
@@ -40,9 +77,9 @@ pub(crate) struct Clients {
     /// A library that is there already.
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
-    /// Directories of models for transformers.js and onnxruntime-genai, each with `model.onnx`,
-    /// `config.json` and `tokenizer.json`, such as those of `cargo xtask generate`. Without them
-    /// neither is run.
+    /// Directories of models for transformers.js, onnxruntime-genai and fastembed, each with
+    /// `model.onnx`, `config.json` and `tokenizer.json`, such as those of `cargo xtask generate`.
+    /// Without them none of the three is run.
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
     /// The headers of onnxruntime; without them, those of a package of 150 MB.
@@ -51,6 +88,9 @@ pub(crate) struct Clients {
     /// Compiles with a compiler and checks the C++ program with valgrind.
     #[arg(long)]
     valgrind: bool,
+    /// Builds programs with crates on top of `ort`, which are downloaded, and runs them.
+    #[arg(long)]
+    crates: bool,
     /// Times calls of Run on a Relu of 4 elements with both libraries.
     #[arg(long)]
     overhead: bool,
@@ -75,6 +115,9 @@ pub(crate) fn run(task: &Clients) -> Result {
         None => fetch_headers(&directory)?,
     };
     lost += compare_classes(&pair, &headers, task.valgrind)?;
+    if task.crates {
+        lost += compare_crates(&directory, &pair, task.models.as_deref())?;
+    }
     if task.overhead {
         print_overhead(&pair, &headers)?;
     }
@@ -250,6 +293,116 @@ fn compare_classes(pair: &Pair, headers: &Path, checks_memory: bool) -> Result<u
         println!("valgrind: no leak and no invalid access");
     }
     Ok(lost)
+}
+
+/// Runs programs with crates on top of `ort` with both libraries and returns the number of results
+/// that differ. The programs of models need `models`.
+fn compare_crates(directory: &Path, pair: &Pair, models: Option<&Path>) -> Result<usize> {
+    let list = directory.join("files.txt");
+    let mut paths = pick_files(root(), LABELED)?;
+    paths.extend(pick_files(Path::new("/usr/share"), LABELED)?);
+    fs::write(&list, paths.join("\n"))?;
+    let mut lost = compare_crate(directory, pair, &MAGIKA, &[&list])?;
+    if let Some(models) = models {
+        let texts = root().join("CHANGELOG.md");
+        lost += compare_crate(directory, pair, &FASTEMBED, &[models, &texts])?;
+    }
+    Ok(lost)
+}
+
+/// Builds a program, runs it with both libraries, and returns the number of results that differ.
+fn compare_crate(
+    directory: &Path,
+    pair: &Pair,
+    program: &CrateProgram,
+    arguments: &[&Path],
+) -> Result<usize> {
+    let executable = build_crate(directory, program)?;
+    let theirs = run_crate(&executable, arguments, &pair.theirs)?;
+    let ours = run_crate(&executable, arguments, &pair.ours)?;
+    compare_numbers(program, &theirs, &ours)
+}
+
+/// Runs a program with the library of a client and returns its output.
+fn run_crate(executable: &Path, arguments: &[&Path], client: &Path) -> Result<String> {
+    let mut command = Command::new(executable);
+    command.args(arguments).env("ORT_DYLIB_PATH", client.join(LIBRARIES).join(LIBRARY));
+    shell::output(&mut command)
+}
+
+/// Writes a package for a program, outside of the workspace, builds it and returns its path.
+fn build_crate(directory: &Path, program: &CrateProgram) -> Result<PathBuf> {
+    let CrateProgram { name, dependencies, .. } = program;
+    let source = root().join("tests/clients").join(format!("{name}.rs"));
+    let package = directory.join("crates").join(name);
+    fs::create_dir_all(&package)?;
+    let manifest = package.join("Cargo.toml");
+    let text = format!(
+        "[package]\nname = \"{name}-client\"\nedition = \"2024\"\n\n[workspace]\n\n\
+         [[bin]]\nname = \"{name}-client\"\npath = {source:?}\n\n[dependencies]{dependencies}"
+    );
+    fs::write(&manifest, text)?;
+    let mut command = cargo();
+    let messages = run_build(command.args(["build", "--manifest-path"]).arg(&manifest))?;
+    let built = messages.iter().find_map(|message| message["executable"].as_str());
+    Ok(built.ok_or_else(|| format!("the build of {name} made no program"))?.into())
+}
+
+/// Returns paths of up to `count` files below a directory, of as many suffixes as there are.
+fn pick_files(directory: &Path, count: usize) -> Result<Vec<String>> {
+    let mut groups: BTreeMap<Option<OsString>, Vec<String>> = BTreeMap::new();
+    for path in files(directory, &[""])?.iter().filter(|path| !path.is_symlink()) {
+        if let Some(text) = path.to_str() {
+            let suffix = path.extension().map(OsString::from);
+            groups.entry(suffix).or_default().push(text.to_string());
+        }
+    }
+    let turns = groups.values().map(Vec::len).max().unwrap_or(0);
+    let picked = (0..turns).flat_map(|turn| groups.values().filter_map(move |g| g.get(turn)));
+    Ok(picked.take(count).cloned().collect())
+}
+
+/// Compares lines of a name, a tab and numbers, and returns the number of those that differ. What
+/// fails with the client's library does not count.
+fn compare_numbers(program: &CrateProgram, theirs: &str, ours: &str) -> Result<usize> {
+    let CrateProgram { name: client, tolerance, .. } = program;
+    let ours: BTreeMap<&str, &str> =
+        ours.lines().filter_map(|line| line.split_once('\t')).collect();
+    let (mut count, mut lost, mut largest) = (0, 0, 0.0);
+    for (name, numbers) in theirs.lines().filter_map(|line| line.split_once('\t')) {
+        if numbers.starts_with("error: ") {
+            println!("{client}, library of onnxruntime: {name}: {numbers}");
+            continue;
+        }
+        count += 1;
+        let found = ours.get(name).map_or(f64::INFINITY, |found| difference(numbers, found));
+        if found > *tolerance {
+            println!("{client} differs by {found} from {name}");
+            lost += 1;
+        }
+        largest = f64::max(largest, found);
+    }
+    if count == 0 {
+        return Err(format!("{client} has no results with the library of onnxruntime").into());
+    }
+    println!("{client}: {count} results, {lost} differ, largest difference {largest:.1e}");
+    Ok(lost)
+}
+
+/// Returns the largest difference of numbers in text, or infinity if counts differ or a number is
+/// missing, infinite or NaN.
+fn difference(theirs: &str, ours: &str) -> f64 {
+    let (theirs, ours) = (parse_numbers(theirs), parse_numbers(ours));
+    if theirs.len() != ours.len() {
+        return f64::INFINITY;
+    }
+    let differences = theirs.iter().zip(&ours).map(|(their, our)| (their - our).abs());
+    differences.map(|next| if next.is_nan() { f64::INFINITY } else { next }).fold(0.0, f64::max)
+}
+
+/// Parses numbers with spaces between them. Text of any other form becomes NaN.
+fn parse_numbers(text: &str) -> Vec<f64> {
+    text.split(' ').map(|word| word.parse().unwrap_or(f64::NAN)).collect()
 }
 
 /// Prints the times of calls of Run with both libraries, by turns.

@@ -4,8 +4,9 @@ use sardonyx_capi::ENTRIES;
 
 /// Functions and the clients that called them, recorded with the feature `trace`:
 /// onnxruntime-node with the cases of the onnx package (`node`), transformers.js (`transformers`),
-/// onnxruntime-genai (`genai`), the tests of `ort-sardonyx` (`ort`), and the program
-/// `tests/clients/classes.cc`, which uses the classes of the C++ header (`classes`).
+/// onnxruntime-genai (`genai`), the tests of `ort-sardonyx` (`ort`), the programs
+/// `tests/clients/fastembed.rs` and `tests/clients/magika.rs` (`fastembed`, `magika`), and the
+/// program `tests/clients/classes.cc`, which uses the classes of the C++ header (`classes`).
 const CALLS: &str = include_str!("client_calls.tsv");
 
 #[test]
