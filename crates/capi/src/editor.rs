@@ -358,7 +358,7 @@ pub(crate) extern "C" fn create_tensor_type_info(
 ) -> StatusPointer {
     answer("CreateTensorTypeInfo", || {
         let out = out.demand()?;
-        out.set(give(TypeInfo::from_type(&info.get()?.to_type()?)))
+        out.set(give(TypeInfo::from_tensor(info.get()?)?))
     })
 }
 

@@ -56,6 +56,9 @@ pub(crate) fn to_data_type(number: c_int) -> Result<DataType, Error> {
     found.ok_or_else(|| argument(format!("no element type has the number {number}")))
 }
 
+/// Number of an element type that is not set, which new [`TensorInfo`]s have.
+const UNDEFINED: c_int = 0;
+
 /// Element type and shape, `OrtTensorTypeAndShapeInfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TensorInfo {
@@ -73,7 +76,7 @@ impl Object for TensorInfo {
 
 impl Default for TensorInfo {
     fn default() -> Self {
-        TensorInfo { element: 0, dims: Vec::new(), names: Vec::new(), has_shape: true }
+        TensorInfo { element: UNDEFINED, dims: Vec::new(), names: Vec::new(), has_shape: true }
     }
 }
 
@@ -97,7 +100,7 @@ impl TensorInfo {
 
     fn from_sizes(element: Option<DataType>, sizes: &[Size]) -> TensorInfo {
         TensorInfo {
-            element: element.map_or(0, to_number),
+            element: element.map_or(UNDEFINED, to_number),
             dims: sizes
                 .iter()
                 .map(|size| if let Size::Known(size) = size { *size } else { -1 })
@@ -206,6 +209,17 @@ impl TypeInfo {
             Type::Opaque { .. } => Content::Opaque,
         };
         TypeInfo { ty: ty.clone(), content }
+    }
+
+    /// Describes the type of a tensor and keeps names of sizes that are known, for which [`Type`]
+    /// has no place.
+    ///
+    /// # Errors
+    ///
+    /// An element type without number.
+    pub(crate) fn from_tensor(info: &TensorInfo) -> Result<TypeInfo, Error> {
+        let content = Content::Tensor(Kept::new(info.clone()));
+        Ok(TypeInfo { ty: info.to_type()?, content })
     }
 
     /// Describes an input or output. `marks` are the texts of the model that mark unknown sizes,
@@ -351,7 +365,9 @@ pub(crate) extern "C" fn set_tensor_element_type(
     element: c_int,
 ) -> StatusPointer {
     answer("SetTensorElementType", || {
-        to_data_type(element)?;
+        if element != UNDEFINED {
+            to_data_type(element)?;
+        }
         info.change()?.element = element;
         Ok(())
     })

@@ -54,6 +54,40 @@ fn make_value(name: &CStr) -> Object {
 }
 
 #[test]
+fn the_type_of_a_tensor_keeps_names_of_known_sizes() {
+    let (mut tensor, mut ty, mut kept) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    check(call!(CreateTensorTypeAndShapeInfo(&mut tensor => *mut Object)));
+    check(call!(SetTensorElementType(tensor => Object, FLOAT => c_int)));
+    check(call!(SetDimensions(tensor => Object, [3i64, 2].as_ptr() => *const i64, 2 => usize)));
+    let names = [c"N".as_ptr(), c"".as_ptr()];
+    check(call!(SetSymbolicDimensions(
+        tensor => Object, names.as_ptr() => *const *const c_char, 2 => usize
+    )));
+    check(edit!(CREATE_TENSOR_TYPE(tensor => Object, &mut ty => *mut Object)));
+    call!(ReleaseTensorTypeAndShapeInfo(tensor => Object) -> ());
+    check(call!(CastTypeInfoToTensorInfo(ty => Object, &mut kept => *mut Object)));
+    let mut found = [ptr::null::<c_char>(); 2];
+    check(call!(GetSymbolicDimensions(
+        kept => Object, found.as_mut_ptr() => *mut *const c_char, 2 => usize
+    )));
+    // SAFETY: the names live as long as the type.
+    let found = found.map(|name| unsafe { CStr::from_ptr(name) });
+    assert_eq!(found, [c"N", c""]);
+    call!(ReleaseTypeInfo(ty => Object) -> ());
+}
+
+#[test]
+fn an_element_type_can_be_taken_back() {
+    let (mut tensor, mut element) = (ptr::null_mut(), -1);
+    check(call!(CreateTensorTypeAndShapeInfo(&mut tensor => *mut Object)));
+    check(call!(SetTensorElementType(tensor => Object, FLOAT => c_int)));
+    check(call!(SetTensorElementType(tensor => Object, 0 => c_int)));
+    check(call!(GetTensorElementType(tensor => Object, &mut element => *mut c_int)));
+    assert_eq!(element, 0);
+    call!(ReleaseTensorTypeAndShapeInfo(tensor => Object) -> ());
+}
+
+#[test]
 fn a_model_of_a_node_and_a_weight_runs() {
     let mut attribute = ptr::null_mut();
     check(call!(CreateOpAttr(
