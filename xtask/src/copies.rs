@@ -135,7 +135,7 @@ const ROOTS: [(&str, Set); 7] = [
 
 /// Modules of functions that need instructions beyond a set, with that set on x86-64.
 const EXTENSIONS: [(&str, Set); 2] =
-    [("gemm::bf16::tiles", Set::Avx512), ("gemm::integer::quads", Set::Avx512)];
+    [("gemm::bf16::tiles", Set::Avx512), ("gemm::integer::macs::quads", Set::Avx512)];
 
 /// Families without copies for NEON, and why.
 const WITHOUT_NEON: [(&str, &str); 1] =
@@ -619,8 +619,8 @@ mod tests {
                 Some(("conv::tile", Set::Avx512)),
             ),
             (
-                "crate::gemm::integer::quads::QUADS::tile::<12, 2, true>",
-                Some(("gemm::integer", Set::Avx512)),
+                "crate::gemm::integer::macs::quads::QUADS::tile::<12, 2, true>",
+                Some(("gemm::integer::macs", Set::Avx512)),
             ),
             // Functions that are not roots.
             (
