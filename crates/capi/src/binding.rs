@@ -11,7 +11,7 @@ use crate::handles::{Handle, Object, give};
 use crate::memory::{AllocatorHandle, MemoryInfo};
 use crate::options::RunOptions;
 use crate::pointers::{Out, Text};
-use crate::run::{InputList, Wanted, WantedList, find_output, run};
+use crate::run::{InputList, OwnedWanted, borrow_wanted, find_output, run};
 use crate::session::Session;
 use crate::values::Value;
 
@@ -114,17 +114,13 @@ pub(crate) extern "C" fn run_with_binding(
         let values: Vec<(usize, Value)> =
             bindings.inputs().map(|(index, value)| (index, value.clone())).collect();
         let bound = bindings.outputs().iter().map(|output| (output.number, output.into.clone()));
-        let bound: Vec<(usize, Option<Value>)> = bound.collect();
+        let bound: OwnedWanted = bound.collect();
         drop(bindings);
         let ports = session.0.session.inputs();
         let inputs = values.iter().map(|(index, value)| (Cow::from(ports[*index].name()), value));
         let inputs: InputList<'_> = inputs.collect();
-        let wanted =
-            bound.iter().map(|(index, into)| Wanted { index: *index, into: into.as_ref() });
-        let wanted: WantedList<'_> = wanted.collect();
         let stop = options.optional()?.map(|options| &options.stop);
-        let results = run(&session.0, stop, &inputs, &wanted)?;
-        drop(wanted);
+        let results = run(&session.0, stop, &inputs, &borrow_wanted(&bound))?;
         let all = bound.into_iter().zip(results);
         let results = all.filter_map(|((_, into), new)| new.map(|value| *value).or(into)).collect();
         let before = binding.lock().keep(results);

@@ -41,6 +41,15 @@ pub(crate) struct Wanted<'a> {
 pub(crate) type InputList<'a> = SmallVec<[Input<'a>; 4]>;
 pub(crate) type WantedList<'a> = SmallVec<[Wanted<'a>; 2]>;
 
+/// Wanted outputs as their indices and the values that take them, for runs that outlive the
+/// caller's handles.
+pub(crate) type OwnedWanted = Vec<(usize, Option<Value>)>;
+
+/// Borrows the values that take outputs.
+pub(crate) fn borrow_wanted(owned: &OwnedWanted) -> WantedList<'_> {
+    owned.iter().map(|(index, into)| Wanted { index: *index, into: into.as_ref() }).collect()
+}
+
 /// New values of a run, by wanted output; `None` where a given value takes the output.
 pub(crate) type NewValues = SmallVec<[Option<Box<Value>>; 2]>;
 
@@ -397,7 +406,7 @@ mod asynchronous {
             };
             let (mut inputs, mut wanted) = (InputList::new(), WantedList::new());
             request.read(&mut inputs, &mut wanted)?;
-            let wanted: Vec<(usize, Option<Value>)> =
+            let wanted: OwnedWanted =
                 wanted.iter().map(|output| (output.index, output.into.cloned())).collect();
             let inputs: Vec<(String, Value)> = inputs
                 .into_iter()
@@ -414,11 +423,8 @@ mod asynchronous {
                 let status = answer("RunAsync", move || {
                     let borrowed = inputs.iter().map(|(name, value)| (Cow::from(name), value));
                     let borrowed: InputList<'_> = borrowed.collect();
-                    let into = wanted
-                        .iter()
-                        .map(|(index, into)| Wanted { index: *index, into: into.as_ref() });
-                    let into: WantedList<'_> = into.collect();
-                    let results = run(&session, stop.as_ref(), &borrowed, &into)?;
+                    let wanted = borrow_wanted(&wanted);
+                    let results = run(&session, stop.as_ref(), &borrowed, &wanted)?;
                     give_outputs(given.outputs, results)
                 });
                 task.call(status);

@@ -329,7 +329,7 @@ mod tests {
         assert!(Update::new(1, &[make_applied(neg, 1, 0)], &[1]).is_none(), "it reads itself");
         assert!(
             Update::new(1, &[make_applied(neg, 0, 0)], &[0]).is_none(),
-            "an operand is no result"
+            "result 0 is the operand, which no function computes"
         );
         assert!(Update::new(1, &[make_applied(neg, 0, 0)], &[]).is_none());
     }

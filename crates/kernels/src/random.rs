@@ -4,8 +4,8 @@
 //! then transform. [`Philox`] computes each number from its position alone, so each thread draws
 //! its own.
 //!
-//! As in numpy, each number is drawn in double precision and rounded to the type of the output,
-//! again after scaling, and again after shifting. Both are computed in the type that the output
+//! Numbers are drawn in double precision and rounded to the type of the output, again after scaling
+//! and again after shifting, like those of numpy. Both are computed in the type that the output
 //! [widens](Number::Wide) to.
 
 mod mt19937;

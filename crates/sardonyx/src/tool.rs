@@ -322,8 +322,8 @@ impl SessionBuilderExt for SessionBuilder<'_> {
     }
 }
 
-/// Unstable methods of [`Session`] that describe the compiled model. Used by cli, `explain` and
-/// `profile`; python; capi; tests.
+/// Unstable methods of [`Session`]: runs into places of the caller, and descriptions of the
+/// compiled model. Used by capi; cli, `explain` and `profile`; python; tests.
 pub trait SessionExt {
     /// Runs the model like [`Session::run_lending`], and puts the outputs in places of the caller,
     /// one for each output of the model, so that their list is not allocated.
